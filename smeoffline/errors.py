@@ -8,6 +8,7 @@
     |   `-- DatasetFaultError      the data contradict themselves; names the episode and step
     |-- TrainingError              training cannot start, failed, or cannot be resumed
     |-- PolicyError                a policy file or callable cannot be used
+    |-- BenchmarkError             a benchmark cannot start or go on, or its results cannot be read
     `-- VersionError               an artefact was written by a version this one does not read
 
 A message says what failed, what was expected, what was found, and what to do, in one line.
@@ -50,6 +51,10 @@ class TrainingError(SmeofflineError):
 
 class PolicyError(SmeofflineError):
     """A policy file or callable cannot be used."""
+
+
+class BenchmarkError(SmeofflineError):
+    """A benchmark cannot start or go on, or its results cannot be read."""
 
 
 class VersionError(SmeofflineError):
