@@ -1,0 +1,79 @@
+"""Dataset cards: one Markdown page a recipe, generated from it (`python -m smeoffline.data.card FOLDER`)."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+from smeoffline.data.recipe import Recipe
+from smeoffline.data.reference import references, reference_returns
+from smeoffline.data.rollout import Rollout
+
+ROWS = (
+    ("optimal_score", "the optimum"),
+    ("imitation_score", "the best that cloning can do"),
+    ("clone_mean_score", "perfect least-squares cloning"),
+    ("clone_median_score", "perfect least-absolute cloning"),
+    ("behavior_score", "what acted, its exploration included"),
+    ("random_score", "uniform actions"),
+)
+
+
+def card(name: str, text: str) -> str:
+    """The card of a recipe.
+
+    Args:
+        name: The recipe's name.
+        text: Its TOML; the comment at its top becomes the card's first paragraph.
+
+    Returns:
+        Markdown, ending in a newline; the same for the same recipe.
+    """
+    recipe = Recipe.from_toml(text, source=name)
+    rollout = Rollout.prepare(recipe)
+    rows = references(rollout)
+    scores = rows.to_dict()
+    worst, best = reference_returns(rollout)
+    task = recipe.task
+    top = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    comment = [line.removeprefix("#").strip() for line in top]
+    lines = [
+        f"# {name}",
+        "",
+        "\n".join(comment),
+        "",
+        f"Dataset id: `{recipe.dataset_id}`  ",
+        f"Make it: `sme-offline generate --recipe {name}`",
+        "",
+        f"{recipe.episodes:,} episodes of {task.episode_length} steps, {task.state_dim} state and "
+        f"{task.action_dim} action channels, complexity {task.complexity}, task seed {task.seed}, "
+        f"dataset seed {recipe.seed}.",
+        "",
+        "| share | base | nu | explore | sigma |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {c.share:.2g} | {c.behavior.base} | {c.behavior.nu:g} | {c.behavior.explore} | {c.behavior.sigma:g} |"
+            for c in recipe.mix
+        ),
+        "",
+        "| on uniform probes | score | |",
+        "|---|---|---|",
+        *(f"| {key.removesuffix('_score')} | {scores[key]:.3f} | {what} |" for key, what in ROWS),
+        "",
+        f"Headroom {rows.headroom:.3f}"
+        + (" (the clones are approximate here)." if rows.approximate else ".")
+        + f" Mean return of random actions {worst:.1f}, of the optimum {best:.1f}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(folder: Path) -> None:
+    """Write the card of every recipe in a folder beside it."""
+    for path in sorted(folder.glob("*.toml")):
+        path.with_suffix(".md").write_text(card(path.stem, path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(path.with_suffix(".md").name)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

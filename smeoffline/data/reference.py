@@ -1,0 +1,156 @@
+"""Reference rows: what needs no training to know (design section 2).
+
+On the within-distribution probes, in expectation over the behavior's noise: the score of the optimum, of
+the behavior, of perfect least-squares and least-absolute cloning of it, and of random actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from smeoffline.data.behavior import Acting, Behavior, intend_at
+from smeoffline.data.exploration import phi
+from smeoffline.data.recipe import Component
+from smeoffline.data.rollout import Rollout, rows_per_block
+from smeoffline.sme import probes
+from smeoffline.sme.arrays import Doubles, Floats
+
+BISECTIONS = 40  # halvings of [0, 1] for a mixture's median: below float64's resolution of a score
+
+
+@dataclass(frozen=True)
+class References:
+    """Scores on the same probes, in [0, 1].
+
+    Attributes:
+        behavior_score: What acts in the data, its exploration included.
+        clone_mean_score: E[a | s]: perfect least-squares cloning.
+        clone_median_score: Perfect least-absolute cloning, channel by channel.
+        random_score: Uniform actions.
+        approximate: Whether the clones ignore something: noise correlated in time (`ou`), or that mixed
+            behaviors visit different states.
+    """
+
+    behavior_score: float
+    clone_mean_score: float
+    clone_median_score: float
+    random_score: float
+    approximate: bool
+
+    @property
+    def imitation_score(self) -> float:
+        """The best that cloning can do."""
+        return max(self.clone_mean_score, self.clone_median_score)
+
+    @property
+    def headroom(self) -> float:
+        """What is left for the reward to teach."""
+        return 1.0 - self.imitation_score
+
+    def to_dict(self) -> dict[str, Any]:
+        """All rows by name, the optimum's among them."""
+        rows = asdict(self)
+        approximate = rows.pop("approximate")
+        derived = {"imitation_score": self.imitation_score, "headroom": self.headroom, "optimal_score": 1.0}
+        return {**rows, **derived, "approximate": approximate}
+
+
+def references(rollout: Rollout, states: Floats | None = None) -> References:
+    """The reference rows of a recipe.
+
+    Args:
+        rollout: The prepared recipe.
+        states: (B, N_s) probes; None for the default ones (10,000, seed 0).
+    """
+    sme = rollout.sme
+    if states is None:
+        states = probes.within(sme.task.state_dim)
+    z = sme.preactivation(states)
+    optimal = phi(z).astype(np.float64)
+    mixture = Mixture.at(rollout.actors, [c.share for c in rollout.recipe.mix], states, z)
+    return References(
+        behavior_score=1.0 - float(mixture.expected_error(optimal).mean()),
+        clone_mean_score=_score(mixture.mean(), optimal),
+        clone_median_score=_score(mixture.median(), optimal),
+        random_score=1.0 - float((optimal**2 - optimal + 0.5).mean()),  # E|U - c| = c^2 - c + 1/2
+        approximate=len(rollout.actors) > 1 or any(a.exploration.approximate for a in rollout.actors),
+    )
+
+
+def _score(actions: Doubles, optimal: Doubles) -> float:
+    return 1.0 - float(np.abs(actions - optimal).mean())
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The distribution of one channel's action at each probe, over behaviors and their noise.
+
+    Attributes:
+        parts: (share, actor, u, m) per behavior; u and m are (B, N_a) float64.
+    """
+
+    parts: tuple[tuple[float, Acting, Doubles, Doubles], ...]
+
+    @classmethod
+    def at(cls, actors: Sequence[Acting], shares: Sequence[float], states: Floats, z: Floats) -> Mixture:
+        """The behaviors' actions at probes (B, N_s) whose optimal pre-activations are z (B, N_a)."""
+        parts = []
+        for actor, share in zip(actors, shares, strict=True):
+            u, m = intend_at(actor, states, z)
+            parts.append((share, actor, u.astype(np.float64), m.astype(np.float64)))
+        return cls(tuple(parts))
+
+    def expected_error(self, c: Doubles) -> Doubles:
+        """E|A - c| = 2 I(c) + 1 - c - I(1), for c (B, N_a) in [0, 1]."""
+        return 2 * self._integral(c) + 1.0 - c - self._integral(np.ones_like(c))
+
+    def mean(self) -> Doubles:
+        """E[A], (B, N_a)."""
+        return np.asarray(sum(share * a.exploration.mean(u, m) for share, a, u, m in self.parts))
+
+    def median(self) -> Doubles:
+        """The median of each channel, (B, N_a): in closed form for one behavior, else by bisection."""
+        if len(self.parts) == 1:
+            _, actor, u, m = self.parts[0]
+            return actor.exploration.median(u, m)
+        low, high = np.zeros_like(self.parts[0][2]), np.ones_like(self.parts[0][2])
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            below = sum(share * a.exploration.cdf(u, m, middle) for share, a, u, m in self.parts) < 0.5
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)
+
+    def _integral(self, c: Doubles) -> Doubles:
+        return np.asarray(sum(share * a.exploration.cdf_integral(u, m, c) for share, a, u, m in self.parts))
+
+
+def reference_returns(rollout: Rollout) -> tuple[float, float]:
+    """Mean undiscounted return of an episode of random and of optimal actions.
+
+    Exact for the optimum without shaping (T) and, up to the sampling of 10,000 pairs, for random actions
+    without a kill threshold: their states stay uniform, and shaping adds nothing in expectation. Elsewhere
+    the mean of one block of seeded episodes.
+    """
+    task = rollout.recipe.task
+    if task.kill_threshold > 0:
+        worst = _mean_return(rollout, Behavior(base="random"))
+    else:
+        states = probes.within(task.state_dim)
+        actions = probes.within(task.action_dim, seed=probes.DEFAULT_SEED + 1)
+        sme = rollout.sme
+        worst = task.episode_length * float(sme.reward(sme.score(actions, sme.optimal_action(states))).mean())
+    best = float(task.episode_length) if not task.shaping else _mean_return(rollout, Behavior(base="optimal"))
+    return worst, best
+
+
+def _mean_return(rollout: Rollout, behavior: Behavior) -> float:
+    """Mean return over one block of episodes."""
+    episodes = rows_per_block(rollout.recipe.task)
+    recipe = replace(rollout.recipe, mix=(Component(behavior),), episodes=episodes)
+    (block,) = Rollout.prepare(recipe).blocks(workers=1)
+    paid = np.arange(block.rewards.shape[1]) < block.lengths[:, np.newaxis]
+    return float((block.rewards * paid).sum(axis=1, dtype=np.float64).mean())
