@@ -3,7 +3,9 @@
     import smeoffline as so
 
     task = so.Task(state_dim=8, action_dim=4, complexity=50, seed=1)
-    made = so.generate(task, so.Behavior(nu=0.1), episodes=1000, seed=0)
+    made = so.generate(task, so.Behavior(nu=0.3, sigma=0.3), episodes=1000, seed=0)
+    run = so.train(made.dataset_id, algo="td3plusbc", seed=0, steps=5_000)
+    print(so.evaluate(run.run).rl_gain)
 
 Names are imported on first use: `import smeoffline` loads neither torch nor minari (0.15 s, nearly all
 of it gymnasium and numpy). Gymnasium is loaded at once because its `make("smeoffline:smeoffline/SME-v0")`
@@ -27,14 +29,20 @@ if TYPE_CHECKING:
     from smeoffline.data.recipe import Component as Component
     from smeoffline.data.recipe import Recipe as Recipe
     from smeoffline.errors import SmeofflineError as SmeofflineError
+    from smeoffline.score.evaluate import Evaluation as Evaluation
+    from smeoffline.score.runs import evaluate as evaluate
     from smeoffline.sme.model import Sme as Sme
     from smeoffline.sme.task import Task as Task
+    from smeoffline.train.job import TrainedRun as TrainedRun
+    from smeoffline.train.run import train as train
+    from smeoffline.train.transitions import Transitions as Transitions
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Behavior",
     "Component",
+    "Evaluation",
     "Finding",
     "Generated",
     "Inspection",
@@ -42,15 +50,20 @@ __all__ = [
     "Sme",
     "SmeofflineError",
     "Task",
+    "TrainedRun",
+    "Transitions",
     "__version__",
+    "evaluate",
     "generate",
     "inspect",
+    "train",
 ]
 
 # Where each public name lives. Type checkers read the imports above, and a test compares the two.
 _HOME = {
     "Behavior": "smeoffline.data.behavior",
     "Component": "smeoffline.data.recipe",
+    "Evaluation": "smeoffline.score.evaluate",
     "Finding": "smeoffline.data.audit",
     "Generated": "smeoffline.data.generate",
     "Inspection": "smeoffline.data.audit",
@@ -58,8 +71,12 @@ _HOME = {
     "Sme": "smeoffline.sme.model",
     "SmeofflineError": "smeoffline.errors",
     "Task": "smeoffline.sme.task",
+    "TrainedRun": "smeoffline.train.job",
+    "Transitions": "smeoffline.train.transitions",
+    "evaluate": "smeoffline.score.runs",
     "generate": "smeoffline.data.generate",
     "inspect": "smeoffline.data.audit",
+    "train": "smeoffline",  # the room itself, which can be called: see there
 }
 
 ENV_ID = "smeoffline/SME-v0"
@@ -69,7 +86,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use (PEP 562)."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    home = _HOME[name]
+    # A room of the function's own name would shadow it as soon as anything imports that room.
+    value = importlib.import_module(f"{home}.{name}") if home == __name__ else getattr(importlib.import_module(home), name)
     globals()[name] = value  # the next use finds it without coming here
     return value
 

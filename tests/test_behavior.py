@@ -31,11 +31,14 @@ def behaviors(draw) -> Behavior:
         return Behavior(base=base)
     sigma = draw(sizes)
     explore = draw(st.sampled_from([None, *EXPLORATIONS]))
+    digest = draw(st.text("0123456789abcdef", min_size=64, max_size=64)) if base == "policy" else None
     return Behavior(
         base=base,
         nu=0.0 if base in WITHOUT_NU else draw(sizes),
         explore=None if explore == "none" and sigma > 0 else explore,
         sigma=sigma,
+        policy="policy.onnx" if base == "policy" else None,
+        policy_sha256=digest,
     )
 
 

@@ -51,7 +51,11 @@ def behaviors(draw) -> Behavior:
     if base == "random":
         return Behavior(base=base)
     nu = 0.0 if base in WITHOUT_NU else draw(rates)
-    return Behavior(base, nu, draw(st.sampled_from(sorted(set(EXPLORATIONS) - {"none"}))), draw(rates))
+    explore, sigma = draw(st.sampled_from(sorted(set(EXPLORATIONS) - {"none"}))), draw(rates)
+    if base != "policy":
+        return Behavior(base, nu, explore, sigma)
+    digest = draw(st.sampled_from(["a1" * 32, "b2" * 32, "0" * 64]))  # an id holds six digits of it
+    return Behavior(base, nu, explore, sigma, policy="policy.onnx", policy_sha256=digest)
 
 
 shares = st.one_of(st.sampled_from([0.1, 1.0, 1 / 3, 2.0]), st.floats(1e-3, 1e3))

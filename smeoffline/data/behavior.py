@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,15 +16,15 @@ import torch
 from scipy import special
 
 from smeoffline.data.exploration import EXPLORATIONS, Exploration, NoExploration, UniformAction, check_sigma, phi
-from smeoffline.errors import SpecError, nearest
+from smeoffline.errors import PolicyError, SpecError, nearest
 from smeoffline.sme.arrays import Floats
 from smeoffline.sme.blocks import map_rows
 from smeoffline.sme.model import Sme
 from smeoffline.sme.network import UniformNetwork
 from smeoffline.sme.task import known_keys, real_number
 
-BASES = ("bias", "weights", "optimal", "random")
-WITHOUT_NU = ("optimal", "random")
+BASES = ("bias", "weights", "optimal", "random", "policy")
+WITHOUT_NU = ("optimal", "random", "policy")
 MAX_NOISE = 1000.0
 
 
@@ -31,19 +34,25 @@ class Behavior:
 
     Attributes:
         base: `bias`, Phi(z*(s) + nu xi) with one offset xi ~ N(0, 1) per dataset and channel;
-            `weights`, all weights + nu rms(layer) N(0, 1), drawn once; `optimal`, a*; `random`, uniform.
-        nu: Size of the base's systematic error, >= 0; 0 for `optimal` and `random`.
+            `weights`, all weights + nu rms(layer) N(0, 1), drawn once; `optimal`, a*; `random`, uniform;
+            `policy`, an ONNX file.
+        nu: Size of the base's systematic error, >= 0; 0 for `optimal`, `random` and `policy`.
         explore: `none`, `probit`, `gaussian`, `uniform` or `ou`; None is `probit` if sigma > 0, else `none`.
         sigma: Size of the exploration, >= 0; at 0 every kind is `none` and is stored as such.
+        policy: The file of base `policy`; None for the others.
+        policy_sha256: Its hash, 64 hex digits: computed where it is not given, compared when the file is loaded.
 
     Raises:
         SpecError: An unknown name (with the nearest), a size that is negative, not finite or without effect.
+        PolicyError: The policy's file can't be read.
     """
 
     base: str = "bias"
     nu: float = 0.0
     explore: str | None = None
     sigma: float = 0.0
+    policy: str | None = None
+    policy_sha256: str | None = None
 
     def __post_init__(self) -> None:
         """Validate and normalize, so that behaviors that act alike compare equal."""
@@ -66,10 +75,26 @@ class Behavior:
             )
         check_sigma(explore, self.sigma)
         object.__setattr__(self, "explore", explore if self.sigma > 0 else "none")
+        self._settle_policy()
+
+    def _settle_policy(self) -> None:
+        """Hold a policy's file and its hash where the base is `policy`, and nowhere else."""
+        if self.base != "policy":
+            if self.policy is not None or self.policy_sha256 is not None:
+                raise SpecError(f"behavior: policy needs base 'policy', got base {self.base!r}; leave one out")
+            return
+        given: Any = self.policy  # read from a file it may be of any type
+        if not isinstance(given, (str, Path)) or not str(given):
+            raise SpecError(f"behavior: policy must name an ONNX file for base 'policy', got {given!r}")
+        object.__setattr__(self, "policy", str(given))
+        digest: Any = self.policy_sha256 if self.policy_sha256 is not None else file_sha256(given)
+        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
+            raise SpecError(f"behavior: policy_sha256 must be 64 hex digits, got {digest!r}")
+        object.__setattr__(self, "policy_sha256", digest)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values; `Behavior.from_dict` is the inverse."""
-        return dataclasses.asdict(self)
+        """All fields as JSON values, a policy's only where there is one; `Behavior.from_dict` is the inverse."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Behavior:
@@ -124,14 +149,19 @@ class Actor:
         self.exploration = behavior.exploration()
         self._offset = np.zeros(sme.task.action_dim, np.float32)
         self._network: UniformNetwork | None = None
+        self._policy: Policy | None = None
         if behavior.base == "bias":
             xi = stream.standard_normal(sme.task.action_dim, dtype=np.float32)
             self._offset = np.float32(behavior.nu) * xi
+        elif behavior.base == "policy":
+            self._policy = _policy_of(behavior, sme)
         elif behavior.base == "weights":
             self._network = perturbed(sme.network, behavior.nu, stream)
 
     def intend(self, observations: Floats, z: Floats) -> tuple[Floats, Floats]:
         """See `Acting`."""
+        if self._policy is not None:
+            return intend_action(self._policy(observations))
         u = self._preactivation(observations, z)
         return u, phi(u)
 
@@ -156,9 +186,44 @@ class PolicyActor:
         self._policy = policy
 
     def intend(self, observations: Floats, z: Floats) -> tuple[Floats, Floats]:
-        """See `Acting`; the pre-activation of an action at the bounds is cut at +-5.2."""
-        m = np.asarray(self._policy(observations), dtype=np.float32)
-        return special.ndtri(np.clip(m, np.float32(1e-7), np.float32(1 - 1e-7))), m
+        """See `Acting`."""
+        return intend_action(self._policy(observations))
+
+
+def intend_action(m: Floats) -> tuple[Floats, Floats]:
+    """u = Phi^-1(m), cut at +-5.2 where m is at a bound, and m: (n, N_a) float32 both."""
+    m = np.asarray(m, dtype=np.float32)
+    return special.ndtri(np.clip(m, np.float32(1e-7), np.float32(1 - 1e-7))), m
+
+
+def _policy_of(behavior: Behavior, sme: Sme) -> Policy:
+    """Load the file of base `policy`, and see that it is the one that was meant.
+
+    Raises:
+        PolicyError: It can't be loaded, has other dimensions, or its hash is another.
+    """
+    from smeoffline.data.policy_file import load_policy  # onnxruntime: only where it is needed
+
+    assert behavior.policy is not None  # by Behavior's own validation
+    found = file_sha256(behavior.policy)
+    if found != behavior.policy_sha256:
+        raise PolicyError(
+            f"policy {behavior.policy}: expected the file of hash {behavior.policy_sha256}, got {found}; "
+            "it changed since the behavior was described"
+        )
+    task = sme.task
+    return load_policy(behavior.policy, observation_dim=task.state_dim + 2, action_dim=task.action_dim)
+
+
+def file_sha256(path: str | Path) -> str:
+    """The hash of a policy's file, 64 hex digits.
+
+    Raises:
+        PolicyError: It can't be read, or is too large to be a policy.
+    """
+    from smeoffline.data.policy_file import read_bounded
+
+    return hashlib.sha256(read_bounded(Path(path))).hexdigest()
 
 
 def intend_at(actor: Acting, states: Floats, z: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from smeoffline import __version__
 from smeoffline.data import store
-from smeoffline.data.behavior import Behavior
+from smeoffline.data.behavior import WITHOUT_NU, Behavior
 from smeoffline.data.episodes import content_sha256
 from smeoffline.data.recipe import DEFAULT_EPISODES, DEFAULT_SEED, Component, Recipe
 from smeoffline.data.reference import References, reference_returns, references
@@ -186,5 +186,5 @@ def metadata(rollout: Rollout, rows: References, sha256: str) -> dict[str, Any]:
 
 def _described(behavior: Behavior) -> str:
     """`bias nu=0.3, probit sigma=0.3`."""
-    text = behavior.base if behavior.base in ("optimal", "random") else f"{behavior.base} nu={behavior.nu:g}"
+    text = behavior.base if behavior.base in WITHOUT_NU else f"{behavior.base} nu={behavior.nu:g}"
     return text if behavior.sigma == 0 else f"{text}, {behavior.explore} sigma={behavior.sigma:g}"

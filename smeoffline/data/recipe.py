@@ -102,10 +102,13 @@ class Recipe:
     def _mix_tag(self) -> str:
         """`bias-nu0p3-probit0p3`, or `mix-` and six hex digits of a mixture's hash."""
         if len(self.mix) > 1:
-            text = json.dumps(self.to_dict()["behavior"], sort_keys=True)
+            listed = [{k: v for k, v in b.items() if k != "policy"} for b in self.to_dict()["behavior"]]
+            text = json.dumps(listed, sort_keys=True)
             return f"mix-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
         behavior = self.mix[0].behavior
         tag = behavior.base
+        if behavior.policy_sha256 is not None:
+            tag += f"-{behavior.policy_sha256[:6]}"
         if behavior.base not in WITHOUT_NU:
             tag += f"-nu{number_tag(behavior.nu)}"
         if behavior.sigma > 0:

@@ -1,0 +1,108 @@
+"""Evaluate what training left on disk: a run's folder or a policy's file, beside the dataset it is measured by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from smeoffline.data import folders, metadata
+from smeoffline.data.behavior import Policy
+from smeoffline.data.recipe import Recipe
+from smeoffline.errors import DatasetError, PolicyError, SpecError
+from smeoffline.score.evaluate import Evaluation, evaluate_policy
+from smeoffline.sme import probes
+from smeoffline.train.files import write_atomically
+from smeoffline.data.policy_file import load_policy
+from smeoffline.train.record import read_run
+from smeoffline.train.run_folder import POLICY
+
+FILE = "evaluation.json"
+
+
+def evaluate(
+    target: str | Path | Policy,
+    *,
+    dataset: str | Path | None = None,
+    n_probes: int = probes.DEFAULT_PROBES,
+    seed: int = probes.DEFAULT_SEED,
+) -> Evaluation:
+    """Score a run, a policy's file, or a policy in memory.
+
+    Args:
+        target: A run's folder (whose evaluation is also written into it, `evaluation.json`), an ONNX file, or
+            a callable from observations (B, N_s + 2) to actions (B, N_a).
+        dataset: Whose task and behavior the scores refer to: an id or a folder. A run knows its own.
+        n_probes: Probes of each kind.
+        seed: In [0, 2^32).
+
+    Returns:
+        The same numbers each time.
+
+    Raises:
+        DatasetError: There is no such dataset, or it is not an SME, so that nobody knows its optimum.
+        PolicyError: No policy there, not one, or one of other dimensions.
+        TrainingError: The run's record is damaged.
+    """
+    if callable(target):
+        return evaluate_policy(target, recipe_of(_needed(dataset)), n_probes=n_probes, seed=seed)
+    path = Path(target)
+    if not path.is_dir():
+        recipe = recipe_of(_needed(dataset)) if path.exists() else None
+        return _evaluate_file(path, recipe, n_probes, seed)
+    record = read_run(path)
+    if not record.reloadable:
+        raise PolicyError(f"run {path}: {'; '.join(record.notes)}")
+    policy = path / POLICY
+    if record.status != "done" or not policy.exists():
+        reason = f" ({record.reason})" if record.reason else ""
+        raise PolicyError(
+            f"run {path}: expected a finished run, got one that is {record.status}{reason} after "
+            f"{record.step} of {record.steps} steps; go on with --resume"
+        )
+    found = dataset if dataset is not None else _dataset_of_run(record.dataset_id, record.dataset_path)
+    evaluation = _evaluate_file(policy, recipe_of(found), n_probes, seed)
+    text = json.dumps(evaluation.to_dict(), indent=2, allow_nan=False) + "\n"
+    write_atomically(path / FILE, text.encode())
+    return evaluation
+
+
+def recipe_of(dataset: str | Path) -> Recipe:
+    """The recipe in a dataset's metadata; its data are not read.
+
+    Raises:
+        DatasetNotFoundError: No such dataset (with near ids).
+        DatasetError: It is not an SME.
+        VersionError: A newer version wrote it.
+    """
+    header = metadata.read(folders.find(dataset))
+    if header.provenance is None:
+        raise DatasetError(
+            f"dataset {header.id!r}: is not a Synthetic Monitoring Environment, so its optimal actions "
+            "are not known and nothing can be scored; evaluate on a dataset made by smeoffline"
+        )
+    tables: dict[str, Any] = {key: header.provenance.get(key) for key in ("task", "behavior", "dataset")}
+    try:
+        return Recipe.from_dict(tables)
+    except SpecError as fault:
+        raise DatasetError(f"dataset {header.id!r}: its metadata can't be used: {fault}") from None
+
+
+def _needed(dataset: str | Path | None) -> str | Path:
+    if dataset is None:
+        raise SpecError("evaluate: a policy alone does not know its dataset; name it with --dataset ID")
+    return dataset
+
+
+def _dataset_of_run(dataset_id: str, path: str) -> str | Path:
+    """Where a run's dataset lies: where it did, or wherever its id is found now."""
+    return Path(path) if Path(path).is_dir() else dataset_id
+
+
+def _evaluate_file(path: Path, recipe: Recipe | None, n_probes: int, seed: int) -> Evaluation:
+    if recipe is None:
+        load_policy(path)  # says in one line that there is no such file
+        raise PolicyError(f"policy {path}: vanished while it was read; try again")
+    task = recipe.task
+    policy = load_policy(path, observation_dim=task.state_dim + 2, action_dim=task.action_dim)
+    return evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)

@@ -1,0 +1,148 @@
+"""A run's folder, `OUT/<dataset id, / to ->--<algorithm>-s<seed>`: made whole, trained by one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smeoffline.data.policy_file import OnnxPolicy, load_policy
+from smeoffline.errors import TrainingError
+from smeoffline.train.files import held
+from smeoffline.train.record import RunRecord, read_run
+
+if TYPE_CHECKING:
+    from smeoffline.data.store import Dataset
+
+POLICY = "policy.onnx"
+
+
+def run_folder(out: Path, dataset_id: str, algorithm: str, seed: int) -> Path:
+    """The folder of a run."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", algorithm.replace(":", "."))
+    return out / f"{dataset_id.replace('/', '-')}--{plain}-s{seed}"
+
+
+def existing_run(run: Path, resume: bool) -> RunRecord | None:
+    """The record of a run that is to be resumed; None where there is none yet.
+
+    Raises:
+        TrainingError: There is a run, and `resume` is false; or something that is no run.
+    """
+    if not run.exists():
+        return None
+    record = read_run(run)
+    if not resume:
+        raise TrainingError(
+            f"run {run}: exists already ({record.status}, {record.step} of {record.steps} steps); go on with "
+            "--resume, or choose another --out or --seed"
+        )
+    return record
+
+
+def open_run(run: str | Path) -> tuple[RunRecord, OnnxPolicy]:
+    """A run's record and its policy.
+
+    Raises:
+        TrainingError: The folder is no run, or has no policy: it is unfinished, failed, or its own algorithm
+            gave a plain callable.
+        PolicyError: The policy's file was damaged.
+        VersionError: Another version wrote it.
+    """
+    run = Path(run)
+    record = read_run(run)
+    if not record.reloadable:
+        raise TrainingError(
+            f"run {run}: has no policy file, since {record.algorithm} returned a plain callable; "
+            "evaluate it in the process that trains it"
+        )
+    if not (run / POLICY).exists():
+        why = f" ({record.reason})" if record.reason is not None else ""
+        raise TrainingError(
+            f"run {run}: has no policy yet: {record.status} after step {record.step} of {record.steps}{why}; "
+            "go on with --resume"
+        )
+    dims = {"observation_dim": record.observation_dim, "action_dim": len(record.action_low)}
+    return record, load_policy(run / POLICY, **dims)
+
+
+def check_same(run: Path, record: RunRecord, wanted: RunRecord) -> None:
+    """Refuse to resume as something else than what was begun.
+
+    Raises:
+        TrainingError: Another dataset, algorithm, seed or hyperparameter; the text names it.
+    """
+    pairs = {
+        "dataset": (record.dataset_id, wanted.dataset_id),
+        "dataset content (sha256)": (record.dataset_sha256, wanted.dataset_sha256),
+        "algorithm": (record.algorithm, wanted.algorithm),
+        "seed": (record.seed, wanted.seed),
+        "observation channels": (record.observation_dim, wanted.observation_dim),
+        "action space": (record.box, wanted.box),
+    }
+    names = sorted({*record.hyperparameters, *wanted.hyperparameters})
+    pairs |= {n: (record.hyperparameters.get(n), wanted.hyperparameters.get(n)) for n in names}
+    for name, (was, now) in pairs.items():
+        if was != now:
+            raise TrainingError(
+                f"run {run}: can't resume with other {name}: expected {was}, got {now}; leave it as it was, "
+                "or choose another --out"
+            )
+    if wanted.steps < record.step:
+        raise TrainingError(
+            f"run {run}: expected --steps of {record.step} or more, which it has, got {wanted.steps}; "
+            "--steps is the total"
+        )
+
+
+def create_run(run: Path, record: RunRecord) -> None:
+    """Make a run's folder with its record in it, in one step.
+
+    Raises:
+        TrainingError: It can't be written, or another process made it just now.
+    """
+    temporary = run.with_name(f".{run.name}.{os.getpid()}")
+    try:
+        run.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+        record.write(temporary)
+        temporary.rename(run)
+    except OSError as error:
+        raise TrainingError(
+            f"run {run}: can't be written: {error.strerror or error}; choose another --out"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def training_alone(run: Path) -> Iterator[None]:
+    """Be the only process that trains a run.
+
+    Raises:
+        TrainingError: Another one does.
+    """
+    with held(run) as mine:
+        if not mine:
+            raise TrainingError(
+                f"run {run}: another process is training it now; wait for it, or choose another --out"
+            )
+        yield
+
+
+def content_sha256(dataset: Dataset) -> str:
+    """What identifies a dataset's content: the hash it states, or one over what trains."""
+    stated = (dataset.provenance or {}).get("sha256")
+    if isinstance(stated, str):
+        return stated
+    digest = hashlib.sha256()
+    for name in ("lengths", "observations", "actions", "rewards", "terminations"):
+        digest.update(np.ascontiguousarray(getattr(dataset, name)).data)
+    return digest.hexdigest()
