@@ -88,7 +88,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOME[name]
     # A room of the function's own name would shadow it as soon as anything imports that room.
-    value = importlib.import_module(f"{home}.{name}") if home == __name__ else getattr(importlib.import_module(home), name)
+    value = (
+        importlib.import_module(f"{home}.{name}") if home == __name__ else getattr(importlib.import_module(home), name)
+    )
     globals()[name] = value  # the next use finds it without coming here
     return value
 

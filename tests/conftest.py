@@ -13,9 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # No deadline: the first example of a test pays for torch's start-up. In CI the examples are the same in
 # every run, so that a red build is never a matter of luck; elsewhere each run looks at new ones.
-settings.register_profile(
-    "local", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("local", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 

@@ -54,9 +54,7 @@ def write(*blocks, dataset_id=ID, widths=(OBSERVATION_DIM, ACTION_DIM), more=Non
 def flat(blocks, name):
     """What `read` must give for an array of blocks: the valid rows of all episodes, one after the other."""
     extra = 1 if name in ("observations", "optimal_actions", "log_densities") else 0
-    return np.concatenate(
-        [getattr(b, name)[i, : b.lengths[i] + extra] for b in blocks for i in range(len(b))]
-    )
+    return np.concatenate([getattr(b, name)[i, : b.lengths[i] + extra] for b in blocks for i in range(len(b))])
 
 
 def data_file(folder):

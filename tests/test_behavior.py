@@ -171,9 +171,7 @@ def test_bias_score_over_datasets_has_its_closed_form():
     observations = np.zeros((len(states), 10), np.float32)
     datasets = 400
     scores = [
-        sme.score(
-            Actor(Behavior(nu=0.1), sme, component_stream(seed, 0)).intend(observations, z)[1], optimal
-        ).mean()
+        sme.score(Actor(Behavior(nu=0.1), sme, component_stream(seed, 0)).intend(observations, z)[1], optimal).mean()
         for seed in range(datasets)
     ]
     expected = 1 - 0.1 * math.sqrt(2 / math.pi) / (2 * math.sqrt(math.pi))
@@ -239,9 +237,7 @@ def test_without_error_the_base_is_the_optimum(sme, states, behavior):
 
 def test_random_means_one_half(sme, states):
     """The random base ignores the state: its intention is the center of the cube."""
-    u, m = intend_at(
-        Actor(Behavior(base="random"), sme, component_stream(0, 0)), states, sme.preactivation(states)
-    )
+    u, m = intend_at(Actor(Behavior(base="random"), sme, component_stream(0, 0)), states, sme.preactivation(states))
     assert (u == 0).all()
     assert (m == 0.5).all()
 

@@ -55,10 +55,7 @@ def test_a_card_says_what_the_recipe_says():
     assert "not part of the card" not in text
     assert "`sme/s8a4-c1-bias-nu0-len5-n3-v0`" in text
     assert "`sme-offline generate --recipe mine`" in text
-    assert (
-        "3 episodes of 5 steps, 8 state and 4 action channels, complexity 1, task seed 1, dataset seed 0."
-        in text
-    )
+    assert "3 episodes of 5 steps, 8 state and 4 action channels, complexity 1, task seed 1, dataset seed 0." in text
     assert "| 1 | bias | 0 | none | 0 |" in text
     for row in ("| optimal | 1.000 |", "| imitation | 1.000 |", "| behavior | 1.000 |", "| random | 0.66"):
         assert row in text
@@ -77,7 +74,5 @@ def test_cards_are_written_beside_their_recipes(tmp_path, capsys):
 
 def test_cards_are_made_by_one_command(tmp_path):
     """`python -m smeoffline.data.card FOLDER` does the same, and an empty folder is no fault."""
-    done = subprocess.run(
-        [sys.executable, "-m", "smeoffline.data.card", tmp_path], capture_output=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "smeoffline.data.card", tmp_path], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")

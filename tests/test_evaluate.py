@@ -21,10 +21,12 @@ NOISY = Recipe(TASK, (Component(Behavior(nu=0.3, sigma=0.3)),))
 
 
 def evaluate(policy, recipe=NOISY, **kwargs) -> Evaluation:
+    """An evaluation on few probes."""
     return evaluate_policy(policy, recipe, n_probes=PROBES, **kwargs)
 
 
 def optimum(task=TASK):
+    """The optimal policy of a task."""
     sme = task.build()
     return lambda observations: sme.optimal_action(observations[:, :-2])
 

@@ -24,9 +24,7 @@ SIGMAS = {
     "ou": (0.3, 1.0),
     "random": (0.0,),
 }
-CASES = [
-    pytest.param(name, sigma, id=f"{name}-{sigma:g}") for name, sizes in SIGMAS.items() for sigma in sizes
-]
+CASES = [pytest.param(name, sigma, id=f"{name}-{sigma:g}") for name, sizes in SIGMAS.items() for sigma in sizes]
 WITH_DENSITY = [case for case in CASES if KINDS[case.values[0]].has_density]
 
 U = np.array([-3.0, -1.2, -0.3, 0.0, 0.5, 2.1])  # pre-activations of six channels, exact in float32
@@ -108,9 +106,7 @@ def test_cdf_counts_the_actions(name, sigma, x, actions_of):
     u, m = intended()
     found = (actions_of(name, sigma) <= x).mean(axis=0)
     # F a float32 step to either side: an action within it may have been rounded across x
-    low, high = (
-        KINDS[name](sigma).cdf(u, m, np.full_like(m, np.clip(x + step, 0, 1))) for step in (-6e-8, 6e-8)
-    )
+    low, high = (KINDS[name](sigma).cdf(u, m, np.full_like(m, np.clip(x + step, 0, 1))) for step in (-6e-8, 6e-8))
     low, high = (p + sign * WITHIN * np.sqrt(p * (1 - p) / SAMPLES) for p, sign in ((low, -1), (high, 1)))
     assert (low - 1e-9 <= found).all()
     assert (found <= high + 1e-9).all()
@@ -235,9 +231,7 @@ def test_density_integrates_to_one(name, sigma, channel):
     kind, u = KINDS[name](sigma), U[channel : channel + 1]
     x = special.ndtr(np.linspace(-8, 8, 20_001))  # dense where the density is steep
     eps = (special.ndtri(x) - u) / sigma if name == "probit" else x
-    density = np.exp(
-        kind.log_density(u.astype(np.float32), eps.astype(np.float32)[:, np.newaxis]).astype(np.float64)
-    )
+    density = np.exp(kind.log_density(u.astype(np.float32), eps.astype(np.float32)[:, np.newaxis]).astype(np.float64))
     assert integrate.trapezoid(density, x) == pytest.approx(1, abs=1e-4)
 
 
@@ -271,9 +265,7 @@ def test_bivariate_normal_cdf_at_infinity_is_the_marginal(rho):
     """P(X <= h, Y <= inf) = Phi(h) and P(X <= h, Y <= -inf) = 0; far finite bounds say the same."""
     h = np.array([-3.0, -0.0, 0.0, 0.2, 4.0, 60.0, -60.0])
     for far in (np.inf, 1e6):
-        np.testing.assert_allclose(
-            bivariate_normal_cdf(h, np.full_like(h, far), rho), special.ndtr(h), atol=1e-12
-        )
+        np.testing.assert_allclose(bivariate_normal_cdf(h, np.full_like(h, far), rho), special.ndtr(h), atol=1e-12)
         np.testing.assert_allclose(bivariate_normal_cdf(h, np.full_like(h, -far), rho), 0, atol=1e-12)
 
 

@@ -56,11 +56,7 @@ def flat(recipe: Recipe) -> dict[str, np.ndarray | None]:
         if getattr(blocks[0], name) is None:
             return None
         return np.concatenate(
-            [
-                getattr(block, name)[i, : length + extra]
-                for block in blocks
-                for i, length in enumerate(block.lengths)
-            ]
+            [getattr(block, name)[i, : length + extra] for block in blocks for i, length in enumerate(block.lengths)]
         )
 
     one_more = {"observations": 1, "optimal_actions": 1, "log_densities": 1}
@@ -402,9 +398,7 @@ def test_a_failed_overwrite_keeps_the_old_dataset(monkeypatch):
         with pytest.raises(ZeroDivisionError):
             generate_recipe(replace(recipe, seed=1, name=made.dataset_id), overwrite=True)
     assert store.read(made.dataset_id).provenance["sha256"] == made.sha256
-    assert [p.name for p in made.path.parent.iterdir() if p.name != "namespace_metadata.json"] == [
-        made.path.name
-    ]
+    assert [p.name for p in made.path.parent.iterdir() if p.name != "namespace_metadata.json"] == [made.path.name]
 
 
 def test_an_interrupt_leaves_nothing_and_returns_at_once(minari_root, monkeypatch):

@@ -129,9 +129,7 @@ def graph_bytes(
     external: bool = False,
 ) -> bytes:
     """An ONNX file that multiplies by a weight, or has the given nodes."""
-    tensor = numpy_helper.from_array(
-        weight if weight is not None else np.full((D, A), 0.1, np.float32), "weight"
-    )
+    tensor = numpy_helper.from_array(weight if weight is not None else np.full((D, A), 0.1, np.float32), "weight")
     if external:
         tensor.ClearField("raw_data")
         tensor.data_location = TensorProto.EXTERNAL
@@ -219,9 +217,7 @@ def test_external_data_is_found_wherever_it_hides(tmp_path):
     hidden.ClearField("raw_data")
     hidden.data_location = TensorProto.EXTERNAL
     constant = helper.make_node("Constant", [], ["c"], value=hidden)
-    inner = helper.make_graph(
-        [constant], "inner", [], [helper.make_tensor_value_info("c", TensorProto.FLOAT, (1,))]
-    )
+    inner = helper.make_graph([constant], "inner", [], [helper.make_tensor_value_info("c", TensorProto.FLOAT, (1,))])
     branch = helper.make_node("If", ["flag"], ["y"], then_branch=inner, else_branch=inner)
     for node in (constant, branch):
         with pytest.raises(PolicyError, match="external data for 'hidden'"):

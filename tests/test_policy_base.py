@@ -40,6 +40,7 @@ def policy_file(tmp_path_factory):
 
 
 def recipe(policy_file, **behavior) -> Recipe:
+    """Five episodes of the file."""
     return Recipe(TASK, (Component(Behavior(base="policy", policy=str(policy_file), **behavior)),), episodes=5)
 
 
@@ -79,7 +80,7 @@ def test_the_spec_survives_json_without_the_file(policy_file):
     fields["behavior"][0]["policy"] = "gone.onnx"
     back = Recipe.from_dict(fields)
     assert back.dataset_id == spec.dataset_id
-    with pytest.raises(PolicyError, match="gone.onnx"):
+    with pytest.raises(PolicyError, match=r"gone\.onnx"):
         Rollout.prepare(back)
 
 
@@ -87,9 +88,7 @@ def test_where_the_file_lies_does_not_matter(policy_file, tmp_path):
     """A copy elsewhere gives the same id, also within a mixture."""
     copy = shutil.copy(policy_file, tmp_path / "other.onnx")
     assert recipe(copy).dataset_id == recipe(policy_file).dataset_id
-    mixes = [
-        Recipe(TASK, (*recipe(p).mix, Component(Behavior(nu=0.3)))).dataset_id for p in (copy, policy_file)
-    ]
+    mixes = [Recipe(TASK, (*recipe(p).mix, Component(Behavior(nu=0.3)))).dataset_id for p in (copy, policy_file)]
     assert mixes[0] == mixes[1]
 
 
@@ -132,5 +131,5 @@ def test_a_policy_goes_with_its_base_alone(fields):
 
 def test_a_file_that_is_missing_is_refused_at_once(tmp_path):
     """The hash is computed when the behavior is described."""
-    with pytest.raises(PolicyError, match="nothing.onnx"):
+    with pytest.raises(PolicyError, match=r"nothing\.onnx"):
         Behavior(base="policy", policy=str(tmp_path / "nothing.onnx"))

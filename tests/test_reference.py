@@ -119,9 +119,7 @@ def test_imitation_is_the_better_clone(name):
 
 def test_approximate_clones_say_so():
     """Rows are marked approximate for noise correlated in time and for mixtures, and only there."""
-    marked = {
-        name: references(prepared(mix), probes.within(5, 50)).approximate for name, mix in MIXES.items()
-    }
+    marked = {name: references(prepared(mix), probes.within(5, 50)).approximate for name, mix in MIXES.items()}
     assert {name for name, approximate in marked.items() if approximate} == {
         "bias-ou",
         "weights-ou",

@@ -65,9 +65,7 @@ def episodes(recipe: Recipe):
 # --- the same bytes ---------------------------------------------------------------------------------
 
 SAME = {
-    "mixture": Recipe(
-        Task(state_dim=6, action_dim=9, complexity=2, episode_length=9, shaping=0.3), EVERY_KIND
-    ),
+    "mixture": Recipe(Task(state_dim=6, action_dim=9, complexity=2, episode_length=9, shaping=0.3), EVERY_KIND),
     "densities": Recipe(Task(state_dim=5, action_dim=9, complexity=2, episode_length=7), BOTH_DENSITIES),
     "killed": Recipe(
         Task(state_dim=3, action_dim=2, episode_length=12, kill_threshold=0.6, reward_every=4),
@@ -260,20 +258,12 @@ def test_a_failure_in_a_worker_reaches_the_caller():
 
 STEPPED = {
     "every kind": Recipe(Task(state_dim=4, action_dim=3, complexity=3, episode_length=20), EVERY_KIND),
-    "paid every 6": Recipe(
-        Task(episode_length=20, reward_every=6), (Component(Behavior("bias", 0.3, sigma=0.3)),)
-    ),
+    "paid every 6": Recipe(Task(episode_length=20, reward_every=6), (Component(Behavior("bias", 0.3, sigma=0.3)),)),
     "paid once": Recipe(Task(episode_length=5, reward_every=50), (Component(Behavior("bias", 0.1)),)),
-    "threshold": Recipe(
-        Task(episode_length=20, min_reward=0.5), (Component(Behavior("weights", 0.2, sigma=0.3)),)
-    ),
-    "killed": Recipe(
-        Task(episode_length=20, kill_threshold=0.7), (Component(Behavior("bias", 0.1, "ou", 0.15)),)
-    ),
+    "threshold": Recipe(Task(episode_length=20, min_reward=0.5), (Component(Behavior("weights", 0.2, sigma=0.3)),)),
+    "killed": Recipe(Task(episode_length=20, kill_threshold=0.7), (Component(Behavior("bias", 0.1, "ou", 0.15)),)),
     "killed, paid every 3, shaped": Recipe(
-        Task(
-            episode_length=20, kill_threshold=0.6, reward_every=3, min_reward=0.3, shaping=0.5, discount=0.9
-        ),
+        Task(episode_length=20, kill_threshold=0.6, reward_every=3, min_reward=0.3, shaping=0.5, discount=0.9),
         (
             Component(Behavior("bias", 0.1, "probit", 0.3)),
             Component(Behavior("optimal", explore="uniform", sigma=0.1)),
@@ -281,9 +271,7 @@ STEPPED = {
     ),
     "shaped": Recipe(Task(episode_length=20, shaping=0.5), (Component(Behavior("random")),)),
     "T=1": Recipe(Task(episode_length=1), (Component(Behavior("bias", 0.3, sigma=0.3)),)),
-    "T=3": Recipe(
-        Task(episode_length=3, reward_every=2), (Component(Behavior("optimal", explore="ou", sigma=0.4)),)
-    ),
+    "T=3": Recipe(Task(episode_length=3, reward_every=2), (Component(Behavior("optimal", explore="ou", sigma=0.4)),)),
 }
 CLOSE = 2e-5  # one step in another batch shape
 
@@ -299,9 +287,7 @@ def test_every_step_can_be_recomputed(name):
         states = observations[:, :-2]
         np.testing.assert_allclose(one["optimal_actions"], sme.optimal_action(states), atol=CLOSE)
         np.testing.assert_allclose(states[1:], sme.transition(states[:-1], actions), atol=CLOSE)
-        np.testing.assert_allclose(
-            observations[:, -2], np.arange(length + 1) / task.episode_length, atol=1e-6
-        )
+        np.testing.assert_allclose(observations[:, -2], np.arange(length + 1) / task.episode_length, atol=1e-6)
         scores = 1 - np.abs(actions - sme.optimal_action(states[:-1])).mean(axis=1)
         earned = np.maximum(0, 4 * (scores - 0.75))
         earned[earned <= task.min_reward] = 0
@@ -391,9 +377,7 @@ def expected_actions(recipe: Recipe, one: dict) -> np.ndarray:
     task, length = recipe.task, one["length"]
     behavior = recipe.mix[one["component"]].behavior
     stream = episode_stream(one["seed"])
-    np.testing.assert_array_equal(
-        stream.random(task.state_dim, dtype=np.float32), one["observations"][0, :-2]
-    )
+    np.testing.assert_array_equal(stream.random(task.state_dim, dtype=np.float32), one["observations"][0, :-2])
     if len(recipe.mix) > 1:
         edges = np.cumsum([c.share for c in recipe.mix])
         assert (stream.random() > edges[:-1]).sum() == one["component"]
@@ -436,9 +420,7 @@ def intended(recipe: Recipe, one: dict, behavior: Behavior) -> np.ndarray:
 )
 def test_behaviors_act_as_specified(mix):
     """Alone or in a mixture, each episode's actions are its own behavior's on the states it visits."""
-    recipe = Recipe(
-        Task(state_dim=4, action_dim=3, complexity=2, episode_length=12), mix, episodes=60, seed=9
-    )
+    recipe = Recipe(Task(state_dim=4, action_dim=3, complexity=2, episode_length=12), mix, episodes=60, seed=9)
     acted = set()
     for one in episodes(recipe):
         acted.add(one["component"])
@@ -451,8 +433,7 @@ def test_rollouts_use_what_is_drawn_once():
     recipe = Recipe(Task(episode_length=5), (Component(Behavior("bias", 0.4)),), episodes=300)
     rollout = Rollout.prepare(recipe)
     offsets = [
-        special.ndtri(one["actions"].astype(np.float64))
-        - special.ndtri(one["optimal_actions"][:-1].astype(np.float64))
+        special.ndtri(one["actions"].astype(np.float64)) - special.ndtri(one["optimal_actions"][:-1].astype(np.float64))
         for one in episodes(recipe)
     ]
     (actor,) = rollout.actors

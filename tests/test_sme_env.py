@@ -108,9 +108,7 @@ def test_the_first_state_is_the_first_draw_of_the_seeds_generator():
     env = SMEEnv()
     for seed in (0, 1, 2**40):
         observation, info = env.reset(seed=seed)
-        np.testing.assert_array_equal(
-            observation[:-2], np.random.default_rng(seed).random(8, dtype=np.float32)
-        )
+        np.testing.assert_array_equal(observation[:-2], np.random.default_rng(seed).random(8, dtype=np.float32))
         np.testing.assert_array_equal(observation[-2:], 0)
         assert info == {}
 

@@ -89,9 +89,7 @@ def small_case(kill_threshold: float):
         Next state (S, A) as an index into the grid, plain and shaped rewards (S, A), terminal (S, A),
         potentials (S,). Action 0 is the optimum.
     """
-    sme = Task(
-        state_dim=1, action_dim=1, shaping=2.0, discount=0.9, kill_threshold=kill_threshold, seed=3
-    ).build()
+    sme = Task(state_dim=1, action_dim=1, shaping=2.0, discount=0.9, kill_threshold=kill_threshold, seed=3).build()
     grid = np.linspace(0, 1, 101, dtype=np.float32)[:, np.newaxis]
     optimal = sme.optimal_action(grid)
     others = np.linspace(0, 1, 20, dtype=np.float32)

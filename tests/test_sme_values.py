@@ -71,9 +71,7 @@ def test_the_bootstrapped_value_is_what_the_steps_pay_plus_the_value_at_the_end(
     value = optimal_value(sme, starts())
     for steps in (1, 30):
         earned, reached = act_out(sme, starts(), steps)
-        np.testing.assert_allclose(
-            value, earned + 0.9**steps * optimal_value(sme, reached), rtol=0, atol=1e-5
-        )
+        np.testing.assert_allclose(value, earned + 0.9**steps * optimal_value(sme, reached), rtol=0, atol=1e-5)
     np.testing.assert_allclose(value, 10 - shaping * sme.potential(starts()), rtol=0, atol=1e-6)
 
 

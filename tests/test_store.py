@@ -97,9 +97,7 @@ def test_reading_by_twins_is_reading_by_hdf5(monkeypatch, lengths):
     write(block(lengths, densities=True), block(lengths[::-1], seed=1, densities=True), components=True)
     opened = []
     real = store.read_episodes.__globals__["hdf5"].open_stored
-    monkeypatch.setattr(
-        "smeoffline.data.hdf5.open_stored", lambda *args: opened.append(args[1]) or real(*args)
-    )
+    monkeypatch.setattr("smeoffline.data.hdf5.open_stored", lambda *args: opened.append(args[1]) or real(*args))
     fast = store.read(ID)
     assert len(opened) == 7 * len(set(lengths))
     monkeypatch.setattr(twins, "header_end", lambda _: None)
@@ -115,8 +113,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
     made = block([3, 1, 2, 3])
     parts = [
         EpisodeBlock(
-            **{name: value[at] for name, value in vars(made).items() if value is not None}
-            | {"log_densities": None}
+            **{name: value[at] for name, value in vars(made).items() if value is not None} | {"log_densities": None}
         )
         for at in (slice(0, 1), slice(1, 4))
     ]

@@ -175,9 +175,7 @@ def test_links_to_elsewhere_are_not_followed(folder, tmp_path, where, kind):
     with h5py.File(data_file(folder), "r+") as file:
         del file[where]
         target = "/" + where.replace("episode_1", "episode_0")
-        file[where] = (
-            h5py.SoftLink(target) if kind == "soft" else h5py.ExternalLink(tmp_path / "secret.h5", "/x")
-        )
+        file[where] = h5py.SoftLink(target) if kind == "soft" else h5py.ExternalLink(tmp_path / "secret.h5", "/x")
     assert {(f.check, f.episode) for f in store.check(ID).findings if f.episode is not None} == {("links", 1)}
 
 
@@ -274,9 +272,7 @@ def test_metadata_of_another_kind_is_one_line(folder, edit):
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"\xff\xfe{}", b"[" * 100_000, b'{"total_steps": ' + b"1" * 5000]
-)
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe{}", b"[" * 100_000, b'{"total_steps": ' + b"1" * 5000])
 def test_metadata_that_is_no_json_is_one_line(folder, text):
     """A metadata file that was cut or overwritten is told as that."""
     (folder / "data" / "metadata.json").write_bytes(text)

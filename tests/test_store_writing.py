@@ -43,9 +43,7 @@ def python(code, *args):
     """A process of its own that runs code from the tests' folder; it does not outlive the test."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ["PYTHONPATH"]])}
     command = [sys.executable, "-c", code, *map(str, args)]
-    with subprocess.Popen(
-        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
@@ -143,9 +141,7 @@ def test_a_forbidden_id_is_refused_before_anything_is_made(minari_root, name):
     assert names(minari_root) == []
 
 
-@given(
-    st.text(alphabet="ab-_/v01é. \n", max_size=12) | st.from_regex(r"[-_\w/]{0,8}-v\d{1,3}", fullmatch=True)
-)
+@given(st.text(alphabet="ab-_/v01é. \n", max_size=12) | st.from_regex(r"[-_\w/]{0,8}-v\d{1,3}", fullmatch=True))
 def test_every_id_that_is_taken_is_minaris(name):
     """An id we take is one that Minari parses; one that we refuse though Minari parses it has a reason."""
     try:
@@ -273,9 +269,7 @@ def file_system(folder, options):
     folder.mkdir(exist_ok=True)
     if shutil.which("mount") is None or sys.platform != "linux":
         pytest.skip("needs Linux and mount")
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False, capture_output=True
-    )
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False, capture_output=True)
     if done.returncode != 0:
         pytest.skip("mounting a small file system is not permitted here")
     try:

@@ -19,9 +19,7 @@ def test_bc_solves_an_easy_task(tmp_path):
     best = sme.optimal_action(states)
     observations = np.concatenate([states, np.zeros_like(states)], axis=1)  # constant channels (case 12)
     acted = np.delete(best, np.arange(20, len(best), 21), axis=0)
-    data = dataset(
-        lengths, killed=(), observation_dim=4, action_dim=2, observations=observations, actions=acted
-    )
+    data = dataset(lengths, killed=(), observation_dim=4, action_dim=2, observations=observations, actions=acted)
     policy = train(data, algo="bc", steps=2500, out=tmp_path).act
     probes = rng.random((2000, 2), dtype=np.float32)
     actions = policy(np.concatenate([probes, np.zeros_like(probes)], axis=1))

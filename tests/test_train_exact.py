@@ -191,6 +191,4 @@ def test_critics_can_be_asked():
     trainer = small_trainer("td3")
     with torch.no_grad():
         expected = trainer.learner.impl.predict_value(torch.from_numpy(observations), batch)
-    np.testing.assert_allclose(
-        trainer.learner.values(observations, actions)["q_funcs"].mean(0), expected, rtol=1e-5
-    )
+    np.testing.assert_allclose(trainer.learner.values(observations, actions)["q_funcs"].mean(0), expected, rtol=1e-5)

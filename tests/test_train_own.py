@@ -108,9 +108,7 @@ def test_a_plain_callable_is_handed_back(tmp_path):
     assert made.to_dict()["policy"] is None
     assert (made.act(np.zeros((2, D), np.float32)) == 0.25).all()
     assert "plain callable" in made.notes[0]
-    with pytest.raises(
-        TrainingError, match=r"has no policy file, since .*train_callable returned a plain callable"
-    ):
+    with pytest.raises(TrainingError, match=r"has no policy file, since .*train_callable returned a plain callable"):
         open_run(made.run)
     assert not read_run(made.run).reloadable
 
@@ -158,9 +156,7 @@ def test_an_algorithm_that_raises_keeps_its_traceback(tmp_path):
     def broken(data, *, seed, steps):
         raise ZeroDivisionError("my mistake")
 
-    with pytest.raises(
-        TrainingError, match=r"broken: raised ZeroDivisionError: my mistake \(traceback in "
-    ) as caught:
+    with pytest.raises(TrainingError, match=r"broken: raised ZeroDivisionError: my mistake \(traceback in ") as caught:
         run(tmp_path, broken)
     place = Path(str(caught.value).rpartition("traceback in ")[2].rstrip(")"))
     assert 'raise ZeroDivisionError("my mistake")' in place.read_text()
@@ -348,12 +344,7 @@ def test_the_example_is_short_and_conforms():
     """The example for the README has at most 20 lines of code, and passes the contract."""
     source = EXAMPLE.read_text()
     tree = ast.parse(source)
-    texts = {
-        line
-        for node in ast.walk(tree)
-        if is_docstring(node)
-        for line in range(node.lineno, node.end_lineno + 1)
-    }
+    texts = {line for node in ast.walk(tree) if is_docstring(node) for line in range(node.lineno, node.end_lineno + 1)}
     lines = [i for i, line in enumerate(source.splitlines(), start=1) if line.strip() and i not in texts]
     assert len(lines) <= 20
     spec = importlib.util.spec_from_file_location("own_algorithm", EXAMPLE)
@@ -364,11 +355,7 @@ def test_the_example_is_short_and_conforms():
 
 def is_docstring(node):
     """Whether a node is a bare string."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def test_the_example_learns():

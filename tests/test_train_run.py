@@ -97,9 +97,7 @@ def test_an_unfinished_run_says_what_to_do(out):
     made = run_bc(out)
     made.policy.unlink()
     read_run(made.run).changed(status="failed", reason="disk full", step=100).write(made.run)
-    with pytest.raises(
-        TrainingError, match=r"failed after step 100 of 250 \(disk full\); go on with --resume"
-    ):
+    with pytest.raises(TrainingError, match=r"failed after step 100 of 250 \(disk full\); go on with --resume"):
         open_run(made.run)
 
 
@@ -209,9 +207,7 @@ def test_an_existing_run_is_not_trained_over(out):
     """Without --resume an existing run is refused with how far it is and what to do; its files stay."""
     made = run_bc(out)
     before = bits(made.run)
-    with pytest.raises(
-        TrainingError, match=r"exists already \(done, 250 of 250 steps\); go on with --resume"
-    ):
+    with pytest.raises(TrainingError, match=r"exists already \(done, 250 of 250 steps\); go on with --resume"):
         run_bc(out)
     assert bits(made.run) == before
 
@@ -409,9 +405,7 @@ def test_an_interruption_keeps_what_was_trained(out, tmp_path):
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(
-        TrainingInterrupted, match=r"stopped after step \d+ of 100000, .* with --resume"
-    ) as caught:
+    with pytest.raises(TrainingInterrupted, match=r"stopped after step \d+ of 100000, .* with --resume") as caught:
         run_bc(out, steps=100_000, progress=interrupt)
     assert isinstance(caught.value, KeyboardInterrupt)
     assert signal.getsignal(signal.SIGINT) is before

@@ -99,9 +99,7 @@ def test_hidden_units_reach_every_network():
 
 def test_text_takes_the_type_of_the_default():
     """Whole numbers, fractions, words, truth values and layer widths are parsed from text."""
-    found = resolve(
-        batch_size="512", gamma="9e-1", policy_type="stochastic", soft="true", hidden_units="64, 32"
-    )
+    found = resolve(batch_size="512", gamma="9e-1", policy_type="stochastic", soft="true", hidden_units="64, 32")
     assert found == {
         "batch_size": 512,
         "gamma": 0.9,
@@ -115,16 +113,12 @@ def test_text_takes_the_type_of_the_default():
 @given(st.integers(1, 2**31 - 1), st.floats(0, 1))
 def test_a_setting_survives_being_written_down(batch_size, gamma):
     """A value, and the text it is printed as, resolve to the same."""
-    assert resolve(batch_size=batch_size, gamma=gamma) == resolve(
-        batch_size=str(batch_size), gamma=str(gamma)
-    )
+    assert resolve(batch_size=batch_size, gamma=gamma) == resolve(batch_size=str(batch_size), gamma=str(gamma))
 
 
 def test_an_unknown_setting_names_the_nearest_and_all():
     """A misspelled name is refused with the nearest one, and with all that the algorithm has."""
-    with pytest.raises(
-        SpecError, match=r"iql has no 'batchsize'; did you mean 'batch_size'\? \(it has batch_size"
-    ):
+    with pytest.raises(SpecError, match=r"iql has no 'batchsize'; did you mean 'batch_size'\? \(it has batch_size"):
         resolve(batchsize=3)
     with pytest.raises(SpecError, match=r"weight_temp"):
         resolve_settings(IQL, {"temperature": 3}, setting_defaults(IQL))

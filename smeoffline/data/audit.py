@@ -104,9 +104,7 @@ def _against_task(dataset: Dataset, provenance: Mapping[str, Any]) -> Iterator[F
     try:
         task = Task.from_dict(provenance["task"])
     except (SpecError, KeyError) as fault:
-        yield Finding(
-            "task", None, None, "a task in the metadata", str(fault) if fault.args[0] != "task" else "none"
-        )
+        yield Finding("task", None, None, "a task in the metadata", str(fault) if fault.args[0] != "task" else "none")
         return
     widths = {"observation": task.state_dim + 2, "action": task.action_dim}
     for name, width in widths.items():
@@ -156,9 +154,7 @@ def _recipe(dataset: Dataset, provenance: Mapping[str, Any], task: Task) -> Iter
         apart = np.flatnonzero(state != stored)
         if len(apart):
             j = apart[0]
-            yield Finding(
-                "first observation", number, 0, f"{state[j]:.6g} in channel {j}", f"{stored[j]:.6g}"
-            )
+            yield Finding("first observation", number, 0, f"{state[j]:.6g} in channel {j}", f"{stored[j]:.6g}")
 
 
 def _against_hash(dataset: Dataset, provenance: Mapping[str, Any]) -> Iterator[Finding]:

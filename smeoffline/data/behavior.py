@@ -110,8 +110,7 @@ class Behavior:
         """Its exploration, with size."""
         if self.base == "random":
             return UniformAction(0.0)
-        assert self.explore is not None  # normalized by __post_init__
-        return EXPLORATIONS[self.explore](self.sigma)
+        return EXPLORATIONS[str(self.explore)](self.sigma)  # never None: __post_init__ settled it
 
 
 Policy = Callable[[Floats], Floats]
@@ -204,15 +203,15 @@ def _policy_of(behavior: Behavior, sme: Sme) -> Policy:
     """
     from smeoffline.data.policy_file import load_policy  # onnxruntime: only where it is needed
 
-    assert behavior.policy is not None  # by Behavior's own validation
-    found = file_sha256(behavior.policy)
+    path = Path(str(behavior.policy))  # never None: Behavior settled it
+    found = file_sha256(path)
     if found != behavior.policy_sha256:
         raise PolicyError(
-            f"policy {behavior.policy}: expected the file of hash {behavior.policy_sha256}, got {found}; "
+            f"policy {path}: expected the file of hash {behavior.policy_sha256}, got {found}; "
             "it changed since the behavior was described"
         )
     task = sme.task
-    return load_policy(behavior.policy, observation_dim=task.state_dim + 2, action_dim=task.action_dim)
+    return load_policy(path, observation_dim=task.state_dim + 2, action_dim=task.action_dim)
 
 
 def file_sha256(path: str | Path) -> str:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from smeoffline.data.recipe import Recipe
-from smeoffline.data.reference import references, reference_returns
+from smeoffline.data.reference import reference_returns, references
 from smeoffline.data.rollout import Rollout
 
 ROWS = (
@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
     """Write the card of every recipe in a folder beside it."""
     for path in sorted(folder.glob("*.toml")):
         path.with_suffix(".md").write_text(card(path.stem, path.read_text(encoding="utf-8")), encoding="utf-8")
-        print(path.with_suffix(".md").name)
+        print(path.with_suffix(".md").name)  # noqa: T201 - run as a script, it says what it wrote
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ def write_error(fault: Exception, place: Path) -> DatasetError:
     """What the operating system, or HDF5 on its behalf, says to a write: in one line, with what to do."""
     buried = re.search(r"errno = (\d+)", str(fault))  # HDF5 has it in its own text
     number = int(buried[1]) if buried else getattr(fault, "errno", None)
-    reason = (
-        os.strerror(number) if number is not None else next(iter(str(fault).splitlines()), "unknown reason")
-    )
+    reason = os.strerror(number) if number is not None else next(iter(str(fault).splitlines()), "unknown reason")
     elsewhere = "or set MINARI_DATASETS_PATH to another folder"
     if number in (errno.ENOSPC, errno.EDQUOT):
         return DatasetError(f"{place}: disk full ({reason}); free some space, {elsewhere}")

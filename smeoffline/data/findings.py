@@ -39,6 +39,4 @@ def first_fault(dataset_id: str, findings: Iterable[Finding]) -> DatasetFaultErr
     if not found:
         return None
     more = f" (and {len(found) - 1} more faults)" if len(found) > 1 else ""
-    return DatasetFaultError(
-        f"dataset {dataset_id!r}: {found[0]}{more}; `sme-offline inspect` lists the faults"
-    )
+    return DatasetFaultError(f"dataset {dataset_id!r}: {found[0]}{more}; `sme-offline inspect` lists the faults")

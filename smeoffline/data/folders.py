@@ -57,9 +57,7 @@ class DatasetId:
             raise DatasetError(f"dataset id {text!r}: expected single slashes; a folder has a name")
         if "data" in namespace:
             # Minari takes any folder that holds a `data` for a dataset, and looks no deeper.
-            raise DatasetError(
-                f"dataset id {text!r}: a namespace must not be called 'data'; choose another name"
-            )
+            raise DatasetError(f"dataset id {text!r}: a namespace must not be called 'data'; choose another name")
         for part in (*namespace, match["name"]):
             if len(part.encode()) > _MAX_NAME_BYTES:
                 raise DatasetError(
@@ -110,9 +108,7 @@ def list_datasets(root: Path | None = None) -> list[Listed]:
             DatasetId.parse(name)
             header = metadata.read(folder)
             if header.id != name:
-                raise DatasetError(
-                    f"its metadata calls it {header.id!r}; move it back, or correct `dataset_id`"
-                )
+                raise DatasetError(f"its metadata calls it {header.id!r}; move it back, or correct `dataset_id`")
         except SmeofflineError as fault:
             warnings.warn(f"skipping {folder}: {fault}", stacklevel=2)
             continue
@@ -140,14 +136,10 @@ def find(dataset: str | Path, root: Path | None = None) -> Path:
             return place
     shown = repr(name) if len(name) <= _SHOWN else f"{name[:_SHOWN]!r}..."
     if _exists(places[0]):
-        raise DatasetError(
-            f"dataset {shown}: {places[0]} holds no data/{metadata.FILE}; is it a dataset's folder?"
-        )
+        raise DatasetError(f"dataset {shown}: {places[0]} holds no data/{metadata.FILE}; is it a dataset's folder?")
     known = [found for found, _ in _dataset_folders(base)]
     hint = nearest(name[:_SHOWN], known, how_many=3)
-    have = (
-        f"; there are {len(known)} datasets, none of a similar name" if known else "; there are no datasets"
-    )
+    have = f"; there are {len(known)} datasets, none of a similar name" if known else "; there are no datasets"
     raise DatasetNotFoundError(f"dataset {shown}: not found below {base}{hint if hint else have}")
 
 

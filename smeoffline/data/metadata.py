@@ -100,10 +100,7 @@ def compose(contents: Contents, more: Mapping[str, Any]) -> str:
         "dataset_id": contents.dataset_id,
         "minari_version": importlib.metadata.version("minari"),
         "dataset_size": round(contents.size / 1e6, 1),
-        **{
-            key: sorted(value) if isinstance(value, (set, frozenset)) else value
-            for key, value in more.items()
-        },
+        **{key: sorted(value) if isinstance(value, (set, frozenset)) else value for key, value in more.items()},
         PROVENANCE: provenance,
     }
     return json.dumps(fields, indent=1, allow_nan=False) + "\n"
@@ -125,9 +122,7 @@ def read(folder: Path) -> Header:
     path = folder / "data" / FILE
     raw = _load(path)
     if raw.get("data_format", "hdf5") != "hdf5":
-        raise DatasetError(
-            f"{path}: expected data_format hdf5, got {raw['data_format']!r}; convert it with minari"
-        )
+        raise DatasetError(f"{path}: expected data_format hdf5, got {raw['data_format']!r}; convert it with minari")
     if not isinstance(raw.get("dataset_id"), str):
         raise DatasetError(f"{path}: expected dataset_id to be text, got {raw.get('dataset_id')!r}")
     return Header(
@@ -179,9 +174,7 @@ def _channels(path: Path, raw: dict[str, Any], key: str) -> int:
         raise DatasetError(f"{wanted}, got {str(raw[key])[:60]!r}") from None
     flat = isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int and shape[0] > 0
     if kind != "Box" or not flat or dtype not in _FLOATS:
-        raise DatasetError(
-            f"{wanted}, got {kind} of shape {shape} and dtype {dtype}; other spaces can't be read"
-        )
+        raise DatasetError(f"{wanted}, got {kind} of shape {shape} and dtype {dtype}; other spaces can't be read")
     return int(shape[0])
 
 

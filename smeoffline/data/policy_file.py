@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from smeoffline.data.action_box import ActionBox
 from smeoffline.errors import PolicyError, VersionError
 from smeoffline.sme.arrays import Floats
-from smeoffline.data.action_box import ActionBox
 
 MAX_BYTES = 64 * 2**20
 CHUNK = 1024  # rows at once: a policy that compares 100 candidates a row needs 100 MiB for them
@@ -65,8 +65,7 @@ class OnnxPolicy:
         rows = np.ascontiguousarray(observations, np.float32)
         if rows.ndim != 2 or rows.shape[1] != self.observation_dim:
             raise PolicyError(
-                f"policy {self.path}: expected observations of shape (B, {self.observation_dim}), got "
-                f"{rows.shape}"
+                f"policy {self.path}: expected observations of shape (B, {self.observation_dim}), got {rows.shape}"
             )
         if not np.isfinite(rows).all():
             raise PolicyError(f"policy {self.path}: expected finite observations, got NaN or infinity")
@@ -105,9 +104,7 @@ def checked_actions(who: str, actions: Any, shape: tuple[int, int], box: ActionB
     return np.clip(array.astype(np.float32), low, high)
 
 
-def load_policy(
-    path: str | Path, *, observation_dim: int | None = None, action_dim: int | None = None
-) -> OnnxPolicy:
+def load_policy(path: str | Path, *, observation_dim: int | None = None, action_dim: int | None = None) -> OnnxPolicy:
     """Load a policy from an ONNX file.
 
     Args:
@@ -157,9 +154,7 @@ def read_bounded(path: Path) -> bytes:
         raise PolicyError(f"policy {path}: can't be read: {error.strerror or error}") from error
     for start, kind in NOT_ONNX.items():
         if data.startswith(start):
-            raise PolicyError(
-                f"policy {path}: expected an ONNX file, got {kind}, which is not opened; export to ONNX"
-            )
+            raise PolicyError(f"policy {path}: expected an ONNX file, got {kind}, which is not opened; export to ONNX")
     return data
 
 
@@ -171,9 +166,7 @@ def _parse(path: Path, data: bytes) -> Any:
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:
-        raise PolicyError(
-            f"policy {path}: expected an ONNX file, got something else or a damaged one"
-        ) from error
+        raise PolicyError(f"policy {path}: expected an ONNX file, got something else or a damaged one") from error
     if not model.graph.node or not model.opset_import:
         raise PolicyError(f"policy {path}: expected an ONNX file with a graph, got one without")
     outside = next((t for t in _tensors(model) if t.data_location == onnx.TensorProto.EXTERNAL), None)
@@ -267,14 +260,10 @@ def _metadata(path: Path, model: Any) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise PolicyError(
-            f"policy {path}: its metadata {METADATA_KEY!r} is not JSON; export it again"
-        ) from error
+        raise PolicyError(f"policy {path}: its metadata {METADATA_KEY!r} is not JSON; export it again") from error
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema != SCHEMA:
-        raise VersionError(
-            f"policy {path}: expected schema {SCHEMA}, got {schema!r}; train it again or update"
-        )
+        raise VersionError(f"policy {path}: expected schema {SCHEMA}, got {schema!r}; train it again or update")
     return dict(found)
 
 
@@ -285,11 +274,7 @@ def _box(path: Path, metadata: dict[str, Any], action_dim: int) -> ActionBox:
     try:
         box = ActionBox(tuple(map(float, metadata["action_low"])), tuple(map(float, metadata["action_high"])))
     except (KeyError, TypeError, ValueError) as error:
-        raise PolicyError(
-            f"policy {path}: its metadata has unusable action bounds; export it again"
-        ) from error
+        raise PolicyError(f"policy {path}: its metadata has unusable action bounds; export it again") from error
     if len(box.low) != action_dim:
-        raise PolicyError(
-            f"policy {path}: expected bounds for {action_dim} action channels, got {len(box.low)}"
-        )
+        raise PolicyError(f"policy {path}: expected bounds for {action_dim} action channels, got {len(box.low)}")
     return box

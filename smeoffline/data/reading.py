@@ -147,17 +147,13 @@ class _Reader:
         strays = sorted(set(found) - set(names))
         if strays:
             expected = f"episode_0 to episode_{len(found) - 1} and nothing else"
-            self._findings.append(
-                Finding("episodes", None, None, expected, repr(strays[0].decode(errors="replace")))
-            )
+            self._findings.append(Finding("episodes", None, None, expected, repr(strays[0].decode(errors="replace"))))
         for number, name in enumerate(names):
             address = found.get(name)
             if address is not None:
                 yield number, address
             elif name in found:
-                self._findings.append(
-                    Finding("links", number, None, "data in this file", "a link to elsewhere")
-                )
+                self._findings.append(Finding("links", number, None, "data in this file", "a link to elsewhere"))
 
     def _read(self, number: int, address: int) -> None:
         """Read one episode, or raise what is wrong with it."""
@@ -182,9 +178,7 @@ class _Reader:
     def _read_infos(self, path: bytes, address: int | None, steps: int) -> None:
         """Read those of our own infos that every episode so far had."""
         wanted = [name for name, column in _INFOS.items() if column in self._have]
-        there = (
-            self._group(path + b"/infos", address, b"infos").links if wanted and address is not None else {}
-        )
+        there = self._group(path + b"/infos", address, b"infos").links if wanted and address is not None else {}
         for name in wanted:
             column = _INFOS[name]
             if name.encode() not in there:

@@ -171,9 +171,7 @@ class Replay:
         if task.shaping:
             shaped += shaping_reward(self._sme, self._states, self._next, part.terminations)
         counts = part.step % task.reward_every + 1
-        low, high = (
-            np.where(pays, self._accrued(earned) + earned, 0) + shaped for earned in (self._low, self._high)
-        )
+        low, high = (np.where(pays, self._accrued(earned) + earned, 0) + shaped for earned in (self._low, self._high))
         slack = TOLERANCE * np.where(pays, counts, 1) + 1e-6 * task.shaping * task.state_dim
         yield self._between("reward", low, high, part.rewards.astype(np.float64), slack)
 
@@ -198,14 +196,10 @@ class Replay:
         yield self._compare("next observation", following, self._next, part.episode, part.step)
         channels = part.observations[:, task.state_dim :]
         clock = part.observation_step / task.episode_length
-        yield self._compare(
-            "time channel", clock, channels[:, 0], part.observation_episode, part.observation_step
-        )
+        yield self._compare("time channel", clock, channels[:, 0], part.observation_episode, part.observation_step)
         got = channels[part.row + 1, 1].astype(np.float64) * task.reward_every
         slack = TOLERANCE * (part.step % task.reward_every + 1)
-        yield self._between(
-            "accrued channel", self._accrued(self._low), self._accrued(self._high), got, slack
-        )
+        yield self._between("accrued channel", self._accrued(self._low), self._accrued(self._high), got, slack)
         first = np.flatnonzero((part.observation_step == 0) & (channels[:, 1] != 0))
         yield Mismatch(
             "accrued channel",
@@ -256,13 +250,9 @@ class Replay:
 
     def _at(self, check: str, bad: Ints, expected: list[str], got: list[str]) -> Mismatch:
         """Steps `bad` (rows of this part) with what to tell of them."""
-        return Mismatch(
-            check, self._part.first + self._part.episode[bad], self._part.step[bad], expected, got
-        )
+        return Mismatch(check, self._part.first + self._part.episode[bad], self._part.step[bad], expected, got)
 
-    def _between(
-        self, check: str, low: Doubles, high: Doubles, got: Doubles, slack: npt.NDArray[Any]
-    ) -> Mismatch:
+    def _between(self, check: str, low: Doubles, high: Doubles, got: Doubles, slack: npt.NDArray[Any]) -> Mismatch:
         """Numbers (N,), one a step, that must be one of two; a sum of such may be anything between."""
         either = (np.abs(got - low) <= slack) | (np.abs(got - high) <= slack)
         between = (self._task.reward_every > 1) & (got >= low) & (got <= high)

@@ -65,9 +65,7 @@ class Rollout:
         """Whether every behavior's log-density is known in closed form."""
         return all(actor.exploration.has_density for actor in self.actors)
 
-    def blocks(
-        self, workers: int | None = None, seeds: Ints | None = None
-    ) -> Generator[EpisodeBlock, None, None]:
+    def blocks(self, workers: int | None = None, seeds: Ints | None = None) -> Generator[EpisodeBlock, None, None]:
         """All episodes, in order, computed in parallel; a few blocks are in memory at a time.
 
         Args:

@@ -66,9 +66,7 @@ class Staging:
         except OSError as fault:
             raise write_error(fault, self._target) from None
         if not self._overwrite:
-            raise DatasetExistsError(
-                f"dataset {self._identity.text!r} exists in {self._target}; {_WHAT_TO_DO}"
-            )
+            raise DatasetExistsError(f"dataset {self._identity.text!r} exists in {self._target}; {_WHAT_TO_DO}")
 
     def _check_above(self) -> None:
         """Every folder above the dataset's is one, or can be made; and none is itself a dataset."""
@@ -79,9 +77,7 @@ class Staging:
         for folder in spaces:
             if (folder / "data").is_dir():
                 name = self._identity.text
-                raise DatasetError(
-                    f"dataset id {name!r}: {folder} is a dataset, not a namespace; choose another id"
-                )
+                raise DatasetError(f"dataset id {name!r}: {folder} is a dataset, not a namespace; choose another id")
 
     def open(self) -> Path:
         """Make the hidden folder (and those above it), lock it, and remove what killed writers left.
@@ -125,9 +121,7 @@ class Staging:
                     return self._target
         except OSError as fault:
             raise write_error(fault, self._target) from None
-        raise DatasetExistsError(
-            f"dataset {self._identity.text!r}: other processes keep writing it; try again later"
-        )
+        raise DatasetExistsError(f"dataset {self._identity.text!r}: other processes keep writing it; try again later")
 
     def close(self) -> None:
         """Unlock; and where it was not published, remove the hidden folder and the folders made for it."""

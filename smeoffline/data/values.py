@@ -43,6 +43,4 @@ def _faults(name: str, values: Floats, rows: Ints, numbers: Ints) -> Iterator[Fi
             seen = episode
             bad = part[row][~(np.abs(part[row]) <= LIMIT)][0]
             step = int(begin + row - starts[episode])
-            yield Finding(
-                name, int(numbers[episode]), step, f"finite numbers, at most {LIMIT:g} in size", f"{bad:g}"
-            )
+            yield Finding(name, int(numbers[episode]), step, f"finite numbers, at most {LIMIT:g} in size", f"{bad:g}")

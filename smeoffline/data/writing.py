@@ -68,13 +68,9 @@ class Plan:
                 continue
             if array is None or array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
                 got = "none" if array is None else f"{array.shape} {array.dtype}"
-                raise ValueError(
-                    f"block: {name}: expected {shape} {np.dtype(dtype)}, C-contiguous, got {got}"
-                )
+                raise ValueError(f"block: {name}: expected {shape} {np.dtype(dtype)}, C-contiguous, got {got}")
         if n and not (block.lengths.min() >= 1 and block.lengths.max() <= steps):
-            raise ValueError(
-                f"block: lengths: expected [1, {steps}], got {block.lengths.min()}..{block.lengths.max()}"
-            )
+            raise ValueError(f"block: lengths: expected [1, {steps}], got {block.lengths.min()}..{block.lengths.max()}")
         if len(block.digests) != n:
             raise ValueError(f"block: digests: expected {n}, got {len(block.digests)}")
 

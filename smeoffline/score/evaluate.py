@@ -205,8 +205,6 @@ def _visited(rollout: Rollout, seed: int, policy: Policy | None) -> tuple[float,
     return totals / steps, returns / EPISODES
 
 
-
-
 def checked_policy(policy: Policy, action_dim: int) -> Policy:
     """The policy, with what it returns checked at every call.
 
@@ -223,8 +221,9 @@ def checked_policy(policy: Policy, action_dim: int) -> Policy:
             raise PolicyError("policy: expected finite actions in [0, 1], got NaN, infinity or no numbers")
         low, high = float(actions.min()), float(actions.max())
         if low < -TOLERANCE or high > 1 + TOLERANCE:
-            raise PolicyError(f"policy: expected actions in [0, 1], got values from {low:g} to {high:g}; scale or clip them")
+            raise PolicyError(
+                f"policy: expected actions in [0, 1], got values from {low:g} to {high:g}; scale or clip them"
+            )
         return np.clip(actions, 0, 1).astype(np.float32)
 
     return call
-

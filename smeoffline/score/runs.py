@@ -8,12 +8,12 @@ from typing import Any
 
 from smeoffline.data import folders, metadata
 from smeoffline.data.behavior import Policy
+from smeoffline.data.policy_file import load_policy
 from smeoffline.data.recipe import Recipe
 from smeoffline.errors import DatasetError, PolicyError, SpecError
 from smeoffline.score.evaluate import Evaluation, evaluate_policy
 from smeoffline.sme import probes
 from smeoffline.train.files import write_atomically
-from smeoffline.data.policy_file import load_policy
 from smeoffline.train.record import read_run
 from smeoffline.train.run_folder import POLICY
 

@@ -62,7 +62,7 @@ class SMEEnv(gymnasium.Env[Floats, Floats]):
         SpecError: A task field is unknown or out of range.
     """
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium declares it as an instance variable
 
     def __init__(self, *, render_mode: str | None = None, **task: Any) -> None:
         self.task = Task.from_dict(task)

@@ -27,9 +27,7 @@ def layer_shapes(state_dim: int, action_dim: int, complexity: int) -> list[tuple
 
 def draw_layers(shapes: list[tuple[int, int]], generator: torch.Generator) -> list[Tensor]:
     """Orthogonal matrices times sqrt(12), in the published package's order of draws."""
-    return [
-        torch.nn.init.orthogonal_(torch.empty(shape), generator=generator) * math.sqrt(12) for shape in shapes
-    ]
+    return [torch.nn.init.orthogonal_(torch.empty(shape), generator=generator) * math.sqrt(12) for shape in shapes]
 
 
 def phi(z: Tensor) -> Tensor:

@@ -19,7 +19,9 @@ from smeoffline.sme.task import Task, whole_number
 MAX_ENVS = 1_000_000  # a batch this size fills a machine's memory; beyond it is a mistake
 
 # Gymnasium 1.1 and later ask which step resets a finished copy; 1.0 always meant the next one.
-_AUTORESET = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP} if hasattr(gymnasium.vector, "AutoresetMode") else {}
+_AUTORESET = (
+    {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP} if hasattr(gymnasium.vector, "AutoresetMode") else {}
+)
 
 
 class SMEVectorEnv(gymnasium.vector.VectorEnv[Floats, Floats, Any]):
@@ -37,7 +39,7 @@ class SMEVectorEnv(gymnasium.vector.VectorEnv[Floats, Floats, Any]):
         SpecError: A task field is unknown, or a value is out of range.
     """
 
-    metadata = {"render_modes": [], **_AUTORESET}
+    metadata = {"render_modes": [], **_AUTORESET}  # noqa: RUF012 - Gymnasium declares it as an instance variable
 
     def __init__(self, num_envs: int = 1, *, render_mode: str | None = None, **task: Any) -> None:
         self.task = Task.from_dict(task)

@@ -45,9 +45,7 @@ class Batches:
     ) -> None:
         usable = ~data.timeouts if algorithm.needs_next_actions else np.ones(len(data), np.bool_)
         if not usable.any():
-            rows = (
-                "transitions whose next action is stored" if algorithm.needs_next_actions else "transitions"
-            )
+            rows = "transitions whose next action is stored" if algorithm.needs_next_actions else "transitions"
             raise TrainingError(f"{algorithm.name}: expected {rows} in the dataset, got none")
         self._returns = self._next_actions = None
         if algorithm.needs_returns:  # of all rows first: each looks at those below it
@@ -73,9 +71,7 @@ class Batches:
             actions=actions,
             rewards=rewards,
             next_observations=self._following[index],
-            next_actions=torch.zeros_like(actions)
-            if self._next_actions is None
-            else self._next_actions[index],
+            next_actions=torch.zeros_like(actions) if self._next_actions is None else self._next_actions[index],
             returns_to_go=torch.zeros_like(rewards) if self._returns is None else self._returns[index],
             terminals=self._terminals[index],
             intervals=torch.ones_like(rewards),

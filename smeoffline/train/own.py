@@ -106,9 +106,7 @@ def name_of(train: Train) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def run_train(
-    train: Train, data: Transitions, box: ActionBox, *, seed: int, steps: int
-) -> tuple[Policy, Any]:
+def run_train(train: Train, data: Transitions, box: ActionBox, *, seed: int, steps: int) -> tuple[Policy, Any]:
     """Call a user's algorithm and check what it returns.
 
     Returns:
@@ -156,9 +154,7 @@ def as_policy(name: str, returned: Any, box: ActionBox) -> Policy:
     return policy
 
 
-def save_policy(
-    returned: Any, path: Path, *, sample: Floats, box: ActionBox, metadata: dict[str, Any]
-) -> bool:
+def save_policy(returned: Any, path: Path, *, sample: Floats, box: ActionBox, metadata: dict[str, Any]) -> bool:
     """Write a user's policy as ONNX, if it is of a kind that can be.
 
     Args:

@@ -94,9 +94,7 @@ def read_run(run: Path) -> RunRecord:
             f"run {run}: expected a folder with {FILE}, got none; is it the folder of a run?"
         ) from error
     except (ValueError, OSError) as error:
-        raise TrainingError(
-            f"run {run}: {FILE} is damaged ({error}); train again into another folder"
-        ) from error
+        raise TrainingError(f"run {run}: {FILE} is damaged ({error}); train again into another folder") from error
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema != SCHEMA:
         raise VersionError(
@@ -134,8 +132,7 @@ def _checked(run: Path, found: dict[str, Any]) -> RunRecord:
         values[spec.name] = value
     if values["status"] not in STATUSES:
         raise TrainingError(
-            f"run {run}: {FILE} is damaged: expected a status of {', '.join(STATUSES)}, got "
-            f"{values['status']!r}"
+            f"run {run}: {FILE} is damaged: expected a status of {', '.join(STATUSES)}, got {values['status']!r}"
         )
     return RunRecord(**values)
 

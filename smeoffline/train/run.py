@@ -91,9 +91,7 @@ def train(
     )
     if not isinstance(algorithm, Algorithm):
         if settings:
-            raise SpecError(
-                f"setting: your own algorithm {name!r} takes none, got {', '.join(sorted(settings))}"
-            )
+            raise SpecError(f"setting: your own algorithm {name!r} takes none, got {', '.join(sorted(settings))}")
         return train_own(Job(run, record, data, previous, checkpoint_every, progress), algorithm)
 
     from smeoffline.train.shipped_run import prepare, train_shipped  # torch, and d3rlpy

@@ -115,9 +115,7 @@ def create_run(run: Path, record: RunRecord) -> None:
         record.write(temporary)
         temporary.rename(run)
     except OSError as error:
-        raise TrainingError(
-            f"run {run}: can't be written: {error.strerror or error}; choose another --out"
-        ) from error
+        raise TrainingError(f"run {run}: can't be written: {error.strerror or error}; choose another --out") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -131,9 +129,7 @@ def training_alone(run: Path) -> Iterator[None]:
     """
     with held(run) as mine:
         if not mine:
-            raise TrainingError(
-                f"run {run}: another process is training it now; wait for it, or choose another --out"
-            )
+            raise TrainingError(f"run {run}: another process is training it now; wait for it, or choose another --out")
         yield
 
 

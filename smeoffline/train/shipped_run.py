@@ -102,9 +102,7 @@ def train_shipped(job: Job, trainer: Trainer) -> TrainedRun:
                 "versions": record.versions,
             }
             sample = job.data.observations
-            act = export_policy(
-                net, policy_file, sample=sample, box=record.box, metadata=metadata, straight=True
-            )
+            act = export_policy(net, policy_file, sample=sample, box=record.box, metadata=metadata, straight=True)
     return TrainedRun(run, policy_file, trainer.step, ending.record.seconds, act, tuple(record.notes))
 
 
@@ -149,9 +147,7 @@ def _loop(job: Job, trainer: Trainer, ending: Ending, state: Mapping[str, Any] |
                 job.progress(trainer.step, steps, made[-1])
             stopping = stop()
             if trainer.step == until or stopping:
-                save_checkpoint(
-                    job.run, {"trainer": trainer.state(), "metrics": metrics.state(), "seconds": seconds}
-                )
+                save_checkpoint(job.run, {"trainer": trainer.state(), "metrics": metrics.state(), "seconds": seconds})
                 ending.note(step=trainer.step, seconds=seconds)
             if stopping and trainer.step < steps:
                 raise TrainingInterrupted(
@@ -166,6 +162,5 @@ def _check_losses(losses: Mapping[str, float], step: int) -> None:
     for name, value in losses.items():
         if not math.isfinite(value):
             raise TrainingError(
-                f"training failed: expected a finite {name}, got {value} at step {step}; try a lower "
-                "learning rate"
+                f"training failed: expected a finite {name}, got {value} at step {step}; try a lower learning rate"
             )

@@ -1,0 +1,106 @@
+"""`sme-offline evaluate`: exact scores of trained policies against the known optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from smeoffline_cli import options
+from smeoffline_cli.output import emit_fields, emit_json, emit_table
+from smeoffline_cli.progress import progress_bar
+from smeoffline_cli.references import emit_references
+
+# Key in the evaluation -> what it is, in the order they are shown.
+SCORES = {
+    "score_wd": "on uniform states, within the training distribution",
+    "score_data": "on states that the behavior visits",
+    "score_rollout": "along its own episodes",
+    "score_ood": "outside the cube: a diagnostic, not a ranking",
+}
+GAINS = {
+    "improvement": "score_wd over the behavior",
+    "normalized_improvement": "as a share of what the behavior leaves",
+    "rl_gain": "score_wd over the best imitation: what the reward taught",
+    "gap_closed": "rl_gain as a share of the headroom",
+}
+BESIDE_ROWS = {
+    "optimal_score": "optimal",
+    "imitation_score": "imitation",
+    "behavior_score": "behavior",
+    "random_score": "random",
+}
+BESIDE = ("score_wd", "rl_gain", "improvement", "score_ood")
+
+
+@click.command("evaluate")
+@click.argument("targets", metavar="RUN|POLICY.onnx...", nargs=-1, required=True)
+@click.option("--dataset", metavar="DATASET", help="Whose task and behavior to measure by (a run knows its own).")
+@click.option("--probes", type=int, default=10_000, show_default=True, help="Probe states of each kind.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws probes and episodes.")
+@options.json_option
+def command(targets: tuple[str, ...], dataset: str | None, probes: int, seed: int, as_json: bool) -> None:
+    """Score a trained policy against the known optimum.
+
+    Takes runs, or policies in ONNX files.
+    Scores are 1 - mean |action - optimal action|. A run's evaluation is also written to RUN/evaluation.json.
+    Evaluated twice, it gives the same numbers. Several runs on one dataset are shown in one table, the
+    reference rows among them.
+    """
+    from smeoffline.score.runs import evaluate
+
+    records = []
+    with progress_bar("evaluating", "policies") as progress:
+        for target in targets:
+            records.append(evaluate(target, dataset=dataset, n_probes=probes, seed=seed).to_dict())
+            progress(len(records), len(targets))
+    if len(records) > 1:
+        _emit_several(targets, records, as_json=as_json)
+    elif as_json:
+        emit_json(records[0])
+    else:
+        _show(records[0])
+
+
+def _show(record: Mapping[str, Any]) -> None:
+    """Print everything about one policy."""
+    emit_table(["score", "", ""], [(name, record[name], meaning) for name, meaning in SCORES.items()])
+    click.echo()
+    # Fresh noise makes perfect cloning differ from what acts; without it they are the same.
+    explores = record["behavior_score"] != record["imitation_score"]
+    emit_references({**record, "approximate": record["references_approximate"]}, explores=explores)
+    click.echo()
+    emit_table(["gain", "", ""], [(name, record[name], meaning) for name, meaning in GAINS.items()])
+    click.echo()
+    regrets = {
+        "action regret": record["action_regret"],
+        "reward regret": record["reward_regret"],
+        "mean return": record["return_rollout"],
+    }
+    emit_fields("regret", regrets)
+
+
+def _emit_several(targets: Sequence[str], records: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print several policies, best first; with the reference rows where all were measured by one dataset."""
+    if as_json:
+        emit_json({"evaluations": dict(zip(targets, records, strict=True))})
+        return
+    rows = [(_name(t), *(r[key] for key in BESIDE)) for t, r in zip(targets, records, strict=True)]
+    first = records[0]
+    if all(r[key] == first[key] for r in records for key in BESIDE_ROWS):
+        rows += [_reference(first, key, name) for key, name in BESIDE_ROWS.items()]
+    emit_table(["", *BESIDE], sorted(rows, key=lambda row: -row[1]))
+
+
+def _reference(record: Mapping[str, Any], key: str, name: str) -> tuple[Any, ...]:
+    """A reference row under the same columns."""
+    score = record[key]
+    gain = None if record["rl_gain"] is None else score - record["imitation_score"]
+    return (f"({name})", score, gain, score - record["behavior_score"], None)
+
+
+def _name(target: str) -> str:
+    """A run's folder, or a file, without what is above it."""
+    return Path(target).name or target

@@ -1,0 +1,77 @@
+"""`sme-offline inspect`: audit a dataset and describe it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from smeoffline_cli import options
+from smeoffline_cli.edge import interruption
+from smeoffline_cli.output import emit_fields, emit_json
+from smeoffline_cli.references import can_explore, emit_references
+
+if TYPE_CHECKING:
+    from smeoffline.data.audit import Finding, Inspection
+
+HIDDEN = ("smeoffline", "schema")  # told in other words, or of no use to a reader
+
+
+@click.command("inspect")
+@options.dataset_argument
+@options.json_option
+def command(dataset: str, as_json: bool) -> None:
+    """Audit a dataset and describe it.
+
+    DATASET is an id, or the folder of a dataset. Every reward, transition and optimal action is recomputed
+    from the task that the dataset names. A fault is told by episode and step, and makes the exit code 1.
+    """
+    with interruption.at_once():  # an audit writes nothing
+        from smeoffline.data.audit import inspect
+
+        found = inspect(dataset)
+    if as_json:
+        findings = [dataclasses.asdict(finding) for finding in found.findings]
+        verdict = {"ok": found.ok, "dataset_id": found.dataset_id, "findings": findings}
+        emit_json({**verdict, **found.description, **verdict})  # no key in a file may change the verdict
+    else:
+        _show(found.dataset_id, found.description)
+        for finding in found.findings:
+            click.echo(line(finding))
+        if found.ok:
+            click.echo(_verdict(found))
+    if not found.ok:
+        count = len(found.findings)
+        raise click.ClickException(f"{found.dataset_id}: {count} fault{'s' if count != 1 else ''} found")
+
+
+def line(finding: Finding) -> str:
+    """A fault in words: `episode 7, step 13: reward: expected 0.93, got 1.93`."""
+    where = [
+        f"{name} {index}" for name, index in (("episode", finding.episode), ("step", finding.step)) if index is not None
+    ]
+    place = f"{', '.join(where)}: " if where else ""
+    return f"{place}{finding.check}: expected {finding.expected}, got {finding.got}"
+
+
+def _show(dataset_id: str, description: Mapping[str, Any]) -> None:
+    """Print what the dataset is and what it can teach, as far as its metadata make sense."""
+    scalars = {k: v for k, v in description.items() if not isinstance(v, (Mapping, list)) and k not in HIDDEN}
+    emit_fields(dataset_id, {name.replace("_", " "): value for name, value in scalars.items()})
+    click.echo()
+    scores, recipe = description.get("scores"), description.get("recipe")
+    behaviors = recipe.get("behavior") if isinstance(recipe, Mapping) else None
+    if isinstance(scores, Mapping) and isinstance(scores.get("headroom"), float):
+        listed = behaviors if isinstance(behaviors, list) else []
+        explores = can_explore(b for b in listed if isinstance(b, Mapping))
+        emit_references(scores, explores=explores)
+        click.echo()
+
+
+def _verdict(found: Inspection) -> str:
+    """What the audit of a dataset without faults has shown."""
+    if found.description["smeoffline"]:
+        return "ok: every step follows from the task, and the content hash is right"
+    return "ok: well-formed, but not made by smeoffline, so its optimum is not known"

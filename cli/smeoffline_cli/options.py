@@ -1,0 +1,143 @@
+"""Options that commands share, composed into decorators, and how they become library objects.
+
+An option that is not typed is not passed on: the library's dataclasses alone hold the defaults, and nothing
+of the library is imported to show help. A test compares the defaults told here with theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import click
+from click.core import ParameterSource
+
+Decorated = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a library dataclass that has an option.
+
+    Attributes:
+        owner: Who has it, as the library's messages say: `task`, `behavior` or `recipe`.
+        name: The field's name.
+        flag: Its option.
+        kind: What click parses it as; the library validates the value.
+        default: What `--help` tells: the field's default, or a remark on it.
+        help: What it means.
+    """
+
+    owner: str
+    name: str
+    flag: str
+    kind: type
+    default: Any
+    help: str
+
+    @property
+    def parameter(self) -> str:
+        """The name under which click passes the value."""
+        return f"{self.owner}_{self.name}"
+
+
+FIELDS = (
+    Field("task", "state_dim", "--state-dim", int, 8, "State channels, N_s."),
+    Field("task", "action_dim", "--action-dim", int, 4, "Action channels, N_a."),
+    Field("task", "complexity", "--complexity", int, 1, "Layers of the optimal policy, C."),
+    Field("task", "episode_length", "--episode-length", int, 100, "Steps until an episode is truncated, T."),
+    Field("task", "reward_every", "--reward-every", int, 1, "Pay the accrued reward every so many steps."),
+    Field("task", "min_reward", "--min-reward", float, 0, "A step earns nothing unless above this."),
+    Field("task", "kill_threshold", "--kill-threshold", float, 0, "A step that earns less ends the episode."),
+    Field("task", "shaping", "--shaping", float, 0, "Weight of shaping rewards; they change no optimum."),
+    Field("task", "seed", "--task-seed", int, 1, "Draws the transition and the optimal policy."),
+    Field(
+        "behavior",
+        "base",
+        "--base",
+        str,
+        "bias",
+        "What it means to do: bias, weights, optimal, random or policy.",
+    ),
+    Field("behavior", "nu", "--nu", float, 0, "Size of the systematic error, drawn once."),
+    Field(
+        "behavior",
+        "explore",
+        "--explore",
+        str,
+        "probit if sigma > 0, else none",
+        "Kind of noise: none, probit, gaussian, uniform or ou.",
+    ),
+    Field("behavior", "sigma", "--sigma", float, 0, "Size of the noise, drawn at each step."),
+    Field("behavior", "policy", "--policy", str, "none", "The ONNX file of base policy."),
+    Field("recipe", "episodes", "--episodes", int, 1000, "Episodes to roll out."),
+    Field("recipe", "seed", "--seed", int, 0, "Draws the systematic error and every episode."),
+    Field("recipe", "name", "--id", str, "built from the options", "The dataset's id."),
+)
+
+
+def json_option(command: Decorated) -> Decorated:
+    """`--json`, passed as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def workers_option(command: Decorated) -> Decorated:
+    """`--workers`, None for all cores."""
+    text = "Parallel workers; no result depends on it.  [default: all cores]"
+    return click.option("--workers", type=click.IntRange(min=1), metavar="N", help=text)(command)
+
+
+def dataset_argument(command: Decorated) -> Decorated:
+    """`DATASET`, an id or a folder."""
+    return click.argument("dataset")(command)
+
+
+def field_options(*owners: str) -> Callable[[Decorated], Decorated]:
+    """One option for every field of these owners, None where it is not typed."""
+
+    def decorate(command: Decorated) -> Decorated:
+        for field in reversed(FIELDS):
+            if field.owner in owners:
+                text = f"{field.help}  [default: {field.default}]"
+                option = click.option(field.flag, field.parameter, type=field.kind, default=None, help=text)
+                command = option(command)
+        return command
+
+    return decorate
+
+
+def typed_fields(ctx: click.Context, owner: str) -> dict[str, Any]:
+    """The fields of an owner whose options were typed, with their values."""
+    return {
+        field.name: ctx.params[field.parameter]
+        for field in FIELDS
+        if field.owner == owner and _typed(ctx, field.parameter)
+    }
+
+
+def typed_flags(ctx: click.Context, owners: Iterable[str]) -> list[str]:
+    """The options of these owners that were typed."""
+    wanted = tuple(owners)
+    return [field.flag for field in FIELDS if field.owner in wanted and _typed(ctx, field.parameter)]
+
+
+def _typed(ctx: click.Context, parameter: str) -> bool:
+    return ctx.get_parameter_source(parameter) is not ParameterSource.DEFAULT
+
+
+def refuse(ctx: click.Context, error: Exception) -> NoReturn:
+    """Report a refused value as a usage error that names the option instead of the field.
+
+    The library says `task: complexity must be ...`; the user reads `--complexity must be ...`.
+
+    Raises:
+        click.UsageError: Always.
+    """
+    flags: Mapping[tuple[str, str], str] = {(field.owner, field.name): field.flag for field in FIELDS}
+    text = str(error)
+    found = re.match(r"(\w+): (\w+)", text)
+    if found and (found[1], found[2]) in flags:
+        text = flags[found[1], found[2]] + text[found.end() :]
+    raise click.UsageError(text, ctx) from error

@@ -1,0 +1,330 @@
+"""What users get wrong, and what the world does to them: one clear line, and nothing left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command import SMALL, invoke, python, running
+
+# Runs for minutes if nobody stops it.
+LONG = ("generate", "--complexity", "10", "--episodes", "20000", "--id", "sme/t-v0")
+
+
+def everything_under(folder):
+    """All files and folders below a folder, with the content of files."""
+    if not folder.exists():
+        return {}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def assert_one_clear_line(result_stderr, stdout, code, *fragments, start="error: "):
+    """One line on stderr, nothing on stdout, exit 1 or 2, no traceback."""
+    assert code in (1, 2)
+    assert stdout == ""
+    assert result_stderr.startswith(start), result_stderr
+    assert result_stderr.count("\n") == 1, result_stderr
+    for fragment in fragments:
+        assert fragment in result_stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--nu", "-0.1"),
+        ("--nu", "nan"),
+        ("--nu", "inf"),
+        ("--nu", "much"),
+        ("--sigma", "-1"),
+        ("--sigma", "NaN"),
+        ("--complexity", "0"),
+        ("--complexity", "1.5"),
+        ("--complexity", "1001"),
+        ("--state-dim", "0"),
+        ("--action-dim", "0"),
+        ("--episode-length", "0"),
+        ("--episodes", "0"),
+        ("--episodes", "-5"),
+        ("--reward-every", "0"),
+        ("--min-reward", "1"),
+        ("--min-reward", "nan"),
+        ("--kill-threshold", "1.1"),
+        ("--shaping", "-0.5"),
+        ("--task-seed", "-1"),
+        ("--task-seed", str(2**32)),
+        ("--seed", "-1"),
+        ("--base", "biased"),
+        ("--explore", "probits"),
+        ("--workers", "0"),
+    ],
+)
+def test_a_value_out_of_range_names_its_option(minari_root, flag, value):
+    """Each bad value is refused before any work, in one line that names the option and what was typed."""
+    before = everything_under(minari_root)
+    result = invoke("generate", flag, value)
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, flag)
+    assert everything_under(minari_root) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../escape-v0",
+        "/abs-v0",
+        "sme/no version",
+        "a b-v0",
+        "",
+        "sme/x",
+        "sme/../x-v0",
+        "sme/x-v0/",
+        "x\n-v0",
+    ],
+)
+def test_a_forbidden_id_is_refused_before_any_work(tmp_path, name):
+    """An id that Minari does not take is refused, and nothing appears anywhere."""
+    before = everything_under(tmp_path)
+    result = invoke("generate", *SMALL, "--id", name)
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code)
+    assert everything_under(tmp_path) == before
+
+
+def test_an_existing_dataset_is_kept_unless_overwriting_is_asked_for(minari_root):
+    """A second generate fails with what to do, changing no byte; with --overwrite it replaces the dataset."""
+    assert invoke("generate", *SMALL, "--id", "sme/t-v0").exit_code == 0
+    before = everything_under(minari_root)
+    result = invoke("generate", *SMALL, "--id", "sme/t-v0", "--nu", "0.5")
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "sme/t-v0", "overwrite")
+    assert result.exit_code == 1
+    assert everything_under(minari_root) == before
+    assert invoke("generate", *SMALL, "--id", "sme/t-v0", "--nu", "0.5", "--overwrite").exit_code == 0
+    assert set(everything_under(minari_root)) == set(before)
+    assert everything_under(minari_root) != before
+
+
+@pytest.mark.parametrize("below", ["", "sme"])
+def test_a_file_where_a_folder_must_be_is_told(minari_root, below):
+    """A root (or a namespace in it) that is a file is named, as root too, and stays as it is."""
+    place = minari_root / below
+    if place.exists():
+        place.rmdir()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("mine")
+    result = invoke("generate", *SMALL, "--id", "sme/t-v0")
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, str(place))
+    assert result.exit_code == 1
+    assert place.read_text() == "mine"
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(minari_root):
+    """When the file system takes no more, one line says so, and no part of the dataset stays."""
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    with running("generate", "--episodes", "500", "--id", "sme/t-v0", preexec_fn=small_files) as process:
+        out, err = process.communicate(timeout=120)
+    assert_one_clear_line(err, out, process.returncode)
+    assert process.returncode == 1
+    assert [name for name in everything_under(minari_root) if "t-v0" in name] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("[task]\ncomplexty = 3\n", ["complexty", "'complexity'"]),
+        ("[tusk]\ncomplexity = 3\n", ["tusk", "'task'"]),
+        ("[[behavior]]\nnuu = 0.1\n", ["nuu", "'nu'"]),
+        ("[[behavior]]\nbase = 'bais'\n", ["bais", "'bias'"]),
+        ("[dataset]\nepisode = 3\n", ["'episode'", "'episodes'"]),
+        ("[task]\ncomplexity = 0\n", ["complexity", "0"]),
+        ("[task]\ncomplexity = true\n", ["complexity", "True"]),
+        ("[task\n", ["TOML"]),
+        ("behavior = 3\n", ["behavior"]),
+        ("task = 3\n", ["task"]),
+        ("", None),
+    ],
+)
+def test_a_recipe_with_a_fault_names_the_file_the_key_and_the_nearest(minari_root, tmp_path, text, fragments):
+    """A misspelled key or a bad value in a recipe is told with the file, the key and the nearest."""
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    result = invoke("generate", "--recipe", path, "--episodes", "1")
+    if fragments is None:  # an empty recipe is all defaults
+        assert result.exit_code == 0
+        return
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "mine.toml", *fragments)
+    assert list(minari_root.rglob("*.hdf5")) == []
+
+
+def test_a_recipe_that_does_not_exist_is_told_with_the_nearest(tmp_path):
+    """An unknown recipe name or a missing file is one line."""
+    for name in ("no-such-recipe", tmp_path / "missing.toml", tmp_path):
+        result = invoke("generate", "--recipe", name)
+        assert_one_clear_line(result.stderr, result.stdout, result.exit_code, str(name))
+
+
+def test_inspect_of_nothing_suggests_the_nearest_id():
+    """An id that does not exist is exit 1, with the nearest that does."""
+    assert invoke("generate", *SMALL, "--id", "sme/mine-v0").exit_code == 0
+    result = invoke("inspect", "sme/mime-v0")
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "sme/mime-v0", "sme/mine-v0")
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("damage", ["truncate", "garbage", "empty", "remove"])
+def test_inspect_of_a_damaged_file_is_one_line(minari_root, damage):
+    """A file that is cut, overwritten, emptied or gone is told, not dumped."""
+    assert invoke("generate", *SMALL, "--id", "sme/t-v0").exit_code == 0
+    path = minari_root / "sme" / "t-v0" / "data" / "main_data.hdf5"
+    if damage == "truncate":
+        path.write_bytes(path.read_bytes()[:-200])
+    elif damage == "garbage":
+        path.write_bytes(b"no hdf5" * 100)
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    result = invoke("inspect", "sme/t-v0")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def wait_until_writing(root, process):
+    """Wait until a process has begun to write below the root."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if any(path.is_file() and path.stat().st_size > 0 for path in root.rglob("*")):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"nothing was written: {process.poll()}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interruption_leaves_nothing_and_the_next_call_works(minari_root, number, times):
+    """Ctrl-C or a kill in the middle: one line, exit 1, soon, no remains; the same command then succeeds."""
+    with running(*LONG) as process:
+        wait_until_writing(minari_root, process)
+        for _ in range(times):  # the second must not break off the clean-up that the first began
+            process.send_signal(number)
+            time.sleep(0.01)
+        out, err = process.communicate(timeout=30)
+    assert_one_clear_line(err, out, process.returncode, start="interrupted: ")
+    assert process.returncode == 1
+    assert [name for name in everything_under(minari_root) if "t-v0" in name] == []
+    assert invoke("generate", *SMALL, "--id", "sme/t-v0").exit_code == 0
+
+
+def test_an_interrupted_overwrite_keeps_the_old_dataset(minari_root):
+    """Ctrl-C while replacing a dataset leaves the one that was there, byte for byte."""
+    assert invoke("generate", *SMALL, "--id", "sme/t-v0").exit_code == 0
+    before = everything_under(minari_root)
+    with running(*LONG, "--overwrite") as process:
+        deadline = time.monotonic() + 60
+        while len(everything_under(minari_root)) <= len(before) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert everything_under(minari_root) == before
+
+
+def wait_until_listening(process):
+    """Wait until a process handles SIGTERM itself: before that, Python's own start-up is to blame."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        time.sleep(1)
+    while status.exists() and process.poll() is None:
+        caught = int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16)
+        if caught >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3, 0.6, 1.0, 1.4])
+def test_an_interruption_at_any_moment_is_one_line(minari_root, seconds):
+    """Ctrl-C while the program is still importing ends it as quietly as later."""
+    with running(*LONG) as process:
+        wait_until_listening(process)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert_one_clear_line(err, out, process.returncode, start="interrupted: ")
+    assert [name for name in everything_under(minari_root) if "t-v0" in name] == []
+
+
+def test_a_stuck_thread_does_not_keep_an_interrupted_program_alive():
+    """After an interruption the process ends even where a worker thread never will."""
+    shown = python(
+        "import signal, threading\n"
+        "from smeoffline_cli import edge\n"
+        "edge.EXIT_SECONDS = 0.1\n"
+        "edge.interruption.listen()\n"
+        "print('begun', flush=True)\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "edge.guarded(lambda: signal.raise_signal(signal.SIGINT))\n",
+        check=False,
+        timeout=30,
+    )
+    assert shown == "begun\n"
+
+
+def test_two_processes_that_make_one_dataset_at_once(minari_root):
+    """One of them wins, the other is told that the id exists, and the dataset is sound."""
+    args = ("generate", "--episodes", "300", "--id", "sme/t-v0", "--json")
+    with running(*args) as first, running(*args) as second:
+        ends = [(*process.communicate(timeout=120), process.returncode) for process in (first, second)]
+    assert sorted(code for *_, code in ends) == [0, 1]
+    (_, err, _) = next(end for end in ends if end[2] == 1)
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert "sme/t-v0" in err
+    record = json.loads(invoke("inspect", "sme/t-v0", "--json").stdout)
+    assert record["ok"] is True
+    assert [path.name for path in (minari_root / "sme").iterdir() if path.is_dir()] == ["t-v0"]
+
+
+def test_two_processes_that_overwrite_one_dataset_at_once(minari_root):
+    """Each may win, none may fail for the other's sake with half a dataset: what remains is sound."""
+    assert invoke("generate", *SMALL, "--id", "sme/t-v0").exit_code == 0
+    args = ("generate", "--episodes", "300", "--id", "sme/t-v0", "--overwrite", "--json")
+    with running(*args) as first, running(*args) as second:
+        ends = [(*process.communicate(timeout=120), process.returncode) for process in (first, second)]
+    assert 0 in [code for *_, code in ends]
+    assert all("Traceback" not in err for _, err, _ in ends)
+    record = json.loads(invoke("inspect", "sme/t-v0", "--json").stdout)
+    assert record["ok"] is True
+    assert [path.name for path in (minari_root / "sme").iterdir() if path.is_dir()] == ["t-v0"]
+
+
+def test_an_error_of_the_operating_system_is_one_line(monkeypatch):
+    """What no one foresaw about files still ends as one line, not as a traceback."""
+    import smeoffline.data.generate as target
+
+    def broken(*_, **__):
+        raise OSError(28, "No space left on device", "/somewhere")
+
+    monkeypatch.setattr(target, "generate_recipe", broken)
+    result = invoke("generate")
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "/somewhere: No space left on device")
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    """What is no expected failure is not dressed up as one."""
+    import smeoffline.data.generate as target
+
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(target, "generate_recipe", broken)
+    assert isinstance(invoke("generate").exception, ZeroDivisionError)

@@ -1,0 +1,192 @@
+"""`sme-offline train` and `evaluate`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import SMALL, environment, invoke, running
+
+from smeoffline.score.runs import evaluate
+from smeoffline.train.run_folder import run_folder
+
+FAST = ("--set", "batch_size=8", "--set", "hidden_units=8")
+SCORES = ("score_wd", "score_ood", "score_data", "score_rollout", "return_rollout", "action_regret", "reward_regret")
+ROWS = ("behavior_score", "clone_mean_score", "clone_median_score", "imitation_score", "headroom", "optimal_score")
+GAINS = ("random_score", "improvement", "normalized_improvement", "rl_gain", "gap_closed", "ood_curve", "probes")
+
+
+@pytest.fixture
+def dataset():
+    """The id of a small dataset with headroom."""
+    result = invoke("generate", "--nu", "0.3", "--sigma", "0.3", *SMALL, "--json")
+    return json.loads(result.stdout)["dataset_id"]
+
+
+def trained(dataset, out, *more, algo="bc"):
+    """A small run; returns click's result."""
+    return invoke("train", dataset, "--algo", algo, "--steps", "30", "--out", out, *FAST, *more)
+
+
+def test_train_tells_the_next_command(dataset, tmp_path):
+    """A training ends with the command that scores it, and that command works."""
+    result = trained(dataset, tmp_path)
+    assert result.exit_code == 0, result.stderr
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("next: ")]
+    words = line.removeprefix("next: sme-offline ").split()
+    scored = invoke(*words, "--probes", "100")
+    assert scored.exit_code == 0, scored.stderr
+    assert "rl_gain" in scored.stdout
+
+
+def test_json_has_the_keys_of_the_contract(dataset, tmp_path):
+    """`train --json` and `evaluate --json` have the documented keys; the run's own file has the same numbers."""
+    made = json.loads(trained(dataset, tmp_path, "--json").stdout)
+    assert {"run", "policy", "steps", "seconds"} <= set(made)
+    record = json.loads(invoke("evaluate", made["run"], "--probes", "100", "--json").stdout)
+    assert {"schema", "seed", *SCORES, *ROWS, *GAINS} <= set(record)
+    assert json.loads(Path(made["run"], "evaluation.json").read_text(encoding="utf-8")) == record
+
+
+def test_evaluated_twice_is_the_same(dataset, tmp_path):
+    """The second evaluation prints the bytes of the first."""
+    made = json.loads(trained(dataset, tmp_path, "--json").stdout)
+    outputs = [invoke("evaluate", made["run"], "--probes", "100", "--json").stdout for _ in range(2)]
+    assert outputs[0] == outputs[1]
+
+
+def test_several_runs_are_shown_with_the_reference_rows(dataset, tmp_path):
+    """Runs of one dataset stand in one table, best first, between optimal and random."""
+    runs = [json.loads(trained(dataset, tmp_path, "--json", "--seed", str(s)).stdout)["run"] for s in (0, 1)]
+    shown = invoke("evaluate", *runs, "--probes", "100").stdout.splitlines()
+    assert shown[1].split()[0] == "(optimal)"
+    assert sum("--bc-s" in line for line in shown) == 2
+    assert any(line.startswith("(imitation)") for line in shown)
+    record = json.loads(invoke("evaluate", *runs, "--probes", "100", "--json").stdout)
+    assert list(record["evaluations"]) == runs
+
+
+def test_a_policy_file_is_scored_by_the_named_dataset(dataset, tmp_path):
+    """The run's file alone, with --dataset, has the scores of the run; without, one line says what is missing."""
+    made = json.loads(trained(dataset, tmp_path, "--json").stdout)
+    by_run = invoke("evaluate", made["run"], "--probes", "100", "--json").stdout
+    assert invoke("evaluate", made["policy"], "--dataset", dataset, "--probes", "100", "--json").stdout == by_run
+    alone = invoke("evaluate", made["policy"])
+    assert alone.exit_code == 1
+    assert "--dataset" in alone.stderr
+
+
+def test_a_callable_is_scored_in_its_process(dataset):
+    """`so.evaluate` takes a function too."""
+    found = evaluate(lambda o: np.full((len(o), 4), 0.5, np.float32), dataset=dataset, n_probes=100)
+    assert 0 < found.score_wd < 1
+
+
+def test_the_same_seed_gives_the_same_policy_also_in_two_sittings(dataset, tmp_path):
+    """30 steps, then --resume to 60, write the file that 60 steps write."""
+    whole = json.loads(trained(dataset, tmp_path / "a", "--json", "--steps", "60").stdout)
+    trained(dataset, tmp_path / "b")
+    resumed = json.loads(trained(dataset, tmp_path / "b", "--json", "--steps", "60", "--resume").stdout)
+    assert resumed["steps"] == 60
+    assert Path(whole["policy"]).read_bytes() == Path(resumed["policy"]).read_bytes()
+
+
+def test_interrupted_training_keeps_its_checkpoint_and_says_how_to_go_on(dataset, tmp_path):
+    """Ctrl-C ends with one line that names --resume, exit 1, and the resumed run finishes."""
+    command = ("train", dataset, "--algo", "bc", "--out", tmp_path, *FAST)
+    with running(*command, "--steps", "10000000", env=environment()) as process:
+        metrics = run_folder(tmp_path, dataset, "bc", 0) / "metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while not (metrics.exists() and metrics.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert len(errors.strip().splitlines()) == 1
+    assert "--resume" in errors
+    step = json.loads((metrics.parent / "run.json").read_text())["step"]
+    result = invoke(*command, "--steps", str(step + 10), "--resume", "--json")
+    assert json.loads(result.stdout)["steps"] == step + 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--algo", "iqll"), "did you mean 'iql'"),
+        (("--algo", "dqn"), "discrete"),
+        (("--algo", "nowhere:train"), "no module 'nowhere'"),
+        (("--algo", "bc", "--set", "batchsize=8"), "did you mean 'batch_size'"),
+        (("--algo", "bc", "--set", "batch_size"), "NAME=VALUE"),
+        (("--algo", "bc", "--set", "batch_size=many"), "whole number"),
+        (("--algo", "bc", "--seed", "-1"), "seed"),
+        (("--algo", "bc", "--steps", "0"), "steps"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_arguments_are_one_line(dataset, tmp_path, arguments, said):
+    """A wrong algorithm, setting or number is one clear line, exit 1, and makes no run."""
+    result = invoke("train", dataset, *arguments, "--out", tmp_path / "runs")
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_unknown_dataset_is_told_with_near_ids(dataset, tmp_path):
+    """A misspelled id names the nearest ones."""
+    result = invoke("train", dataset.replace("nu0p3", "nu0p2"), "--algo", "bc", "--out", tmp_path / "runs")
+    assert result.exit_code == 1
+    assert dataset in result.stderr
+
+
+def test_an_existing_run_is_not_touched(dataset, tmp_path):
+    """The same run again, without --resume, is refused, and what is there stays."""
+    trained(dataset, tmp_path)
+    files = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    again = trained(dataset, tmp_path)
+    assert again.exit_code == 1
+    assert "--resume" in again.stderr
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == files
+
+
+@pytest.mark.parametrize("content", [b"", b"not onnx", b"\x80\x04K\x01.", b"PK\x03\x04rest"], ids=repr)
+def test_what_is_no_policy_is_refused_unopened(dataset, tmp_path, content):
+    """Garbage, a pickle and a torch archive are one line, exit 1."""
+    path = tmp_path / "policy.onnx"
+    path.write_bytes(content)
+    result = invoke("evaluate", path, "--dataset", dataset)
+    assert result.exit_code == 1
+    assert "ONNX" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_dataset_that_is_no_sme_trains_but_says_why_it_cannot_be_scored(tmp_path):
+    """A foreign Minari dataset trains; evaluate says that its optimum is not known."""
+    import minari
+    from gymnasium.spaces import Box
+    from minari.data_collector import EpisodeBuffer
+
+    stream = np.random.default_rng(0)
+    buffers = [
+        EpisodeBuffer(
+            id=None,
+            observations=stream.normal(size=(6, 3)),
+            actions=stream.uniform(-2, 2, size=(5, 2)),
+            rewards=stream.normal(size=5),
+            terminations=np.array([False] * 5),
+            truncations=np.array([False] * 4 + [True]),
+        )
+        for _ in range(3)
+    ]
+    spaces = {"observation_space": Box(-np.inf, np.inf, (3,)), "action_space": Box(-2.0, 2.0, (2,))}
+    with pytest.warns(UserWarning, match="is set to None|is None|will"):  # minari warns of each field left out
+        minari.create_dataset_from_buffers("foreign/set-v0", buffers, **spaces)
+    made = trained("foreign/set-v0", tmp_path, "--json")
+    assert made.exit_code == 0, made.stderr
+    result = invoke("evaluate", json.loads(made.stdout)["run"])
+    assert result.exit_code == 1
+    assert "not a Synthetic Monitoring Environment" in result.stderr
