@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from smeoffline_cli import options
+from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json, emit_table
 from smeoffline_cli.progress import progress_bar
 from smeoffline_cli.references import emit_references
@@ -49,7 +50,8 @@ def command(targets: tuple[str, ...], dataset: str | None, probes: int, seed: in
     Evaluated twice, it gives the same numbers. Several runs on one dataset are shown in one table, the
     reference rows among them.
     """
-    from smeoffline.score.runs import evaluate
+    with interruption.at_once():  # nothing is written yet
+        from smeoffline.score.runs import evaluate
 
     records = []
     with progress_bar("evaluating", "policies") as progress:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smeoffline_cli import options
+from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.progress import progress_bar
 
@@ -44,10 +45,12 @@ def command(
     OUT/<dataset>--<algo>-s<seed>, holds run.json, metrics.jsonl (readable while it trains), the policy as ONNX
     and the last checkpoint. The same seed gives the same weights, in one sitting or in several.
     """
-    from smeoffline.train.algorithms import parse_settings
-    from smeoffline.train.run import train
+    with interruption.at_once():  # nothing is written yet
+        from smeoffline.train import shipped_run  # noqa: F401 - torch, while an interruption can't abort it
+        from smeoffline.train.algorithms import parse_settings
+        from smeoffline.train.run import train
 
-    settings = parse_settings(pairs) if pairs or not resume else None
+        settings = parse_settings(pairs) if pairs or not resume else None
     with _bar() as progress:
         made = train(
             dataset, algo=algo, seed=seed, steps=steps, settings=settings, out=out, resume=resume, progress=progress

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import threading
 import time
@@ -213,12 +214,15 @@ class Curve:
             self._scores = {}
 
     def add(self, step: int, policy: Policy) -> None:
-        """Score the policy of a step."""
+        """Score the policy of a step; one that gives no number leaves no point, and training will say why."""
         from smeoffline.score.evaluate import act_at
         from smeoffline.train.files import write_atomically
 
-        score = self._sme.score(act_at(policy, self._states), self._optimal)
-        self._scores[step] = float(score.mean(dtype="float64"))
+        scores = self._sme.score(act_at(policy, self._states), self._optimal)
+        score = float(scores.mean(dtype="float64"))
+        if not math.isfinite(score):
+            return
+        self._scores[step] = score
         write_atomically(self._path, json.dumps(self._scores).encode())
 
     def points(self) -> tuple[CurvePoint, ...]:

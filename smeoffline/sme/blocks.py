@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
+import joblib
 import numpy as np
 import torch
 
@@ -28,10 +29,13 @@ SMALL_BATCH = 32
 
 
 def default_workers() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The cores this process may use (affinity and container quota counted), at most OMP_NUM_THREADS if it is set.
+
+    That variable is how cluster schedulers, and joblib in its worker processes, hold a process to its share.
+    """
+    cores: int = joblib.cpu_count()
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
 
 
 def _pin_thread() -> None:
