@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 from smeoffline.data.action_box import ActionBox
 from smeoffline.errors import PolicyError, VersionError
 from smeoffline.sme.arrays import Floats
+from smeoffline.sme.blocks import default_workers
 
 MAX_BYTES = 64 * 2**20
 CHUNK = 1024  # rows at once: a policy that compares 100 candidates a row needs 100 MiB for them
@@ -69,8 +71,13 @@ class OnnxPolicy:
             )
         if not np.isfinite(rows).all():
             raise PolicyError(f"policy {self.path}: expected finite observations, got NaN or infinity")
-        parts = [self._act(rows[i : i + CHUNK]) for i in range(0, len(rows), CHUNK)]
-        return np.concatenate(parts) if parts else np.empty((0, self.action_dim), np.float32)
+        chunks = [rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK)]
+        if len(chunks) > 1:  # a session may run in several threads at once, and is held to one for each run
+            with ThreadPoolExecutor(min(len(chunks), default_workers())) as pool:
+                parts = list(pool.map(self._act, chunks))
+        else:
+            parts = [self._act(chunk) for chunk in chunks]
+        return np.concatenate([np.empty((0, self.action_dim), np.float32), *parts])
 
     def _act(self, rows: Floats) -> Floats:
         actions = self._run(rows)

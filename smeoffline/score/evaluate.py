@@ -23,7 +23,7 @@ EPISODES = 100  # of the behavior for score_data, of the policy for score_rollou
 MIN_HEADROOM = 0.02  # below it, rl_gain would divide noise by almost nothing
 MIN_ROOM = 1e-3  # below it, normalized improvement is null
 CURVE_BINS = 10
-CHUNK = 4096  # rows a policy is asked for at once, so that a large one needs little memory
+CHUNK = 16_384  # rows a policy is asked for at once, so that a large one needs little memory
 MAX_PROBES = 10_000_000
 TOLERANCE = 1e-5  # how far beyond [0, 1] an action may lie, by rounding, before it is refused
 
