@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from smeoffline.data.behavior import BASES, WITHOUT_NU, Actor, Behavior, intend_at, perturbed
+from smeoffline.data.acting import Actor, intend_at, perturbed
+from smeoffline.data.behavior import BASES, WITHOUT_NU, Behavior
 from smeoffline.data.exploration import EXPLORATIONS, UniformAction
 from smeoffline.data.streams import component_stream
 from smeoffline.errors import SpecError

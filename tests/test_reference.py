@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from smeoffline.data.behavior import Actor, Behavior, intend_at
+from smeoffline.data.acting import Actor, intend_at
+from smeoffline.data.behavior import Behavior
 from smeoffline.data.exploration import EXPLORATIONS
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.reference import Mixture, References, reference_returns, references

@@ -12,7 +12,8 @@ import pytest
 import torch
 from scipy import special, stats
 
-from smeoffline.data.behavior import Actor, Behavior
+from smeoffline.data.acting import Actor
+from smeoffline.data.behavior import Behavior
 from smeoffline.data.episodes import EpisodeBlock
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.rollout import AHEAD, Rollout, rows_per_block

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from smeoffline.data.behavior import Acting, Behavior, intend_at
+from smeoffline.data.acting import Acting, intend_at
+from smeoffline.data.behavior import Behavior
 from smeoffline.data.exploration import phi
 from smeoffline.data.recipe import Component
 from smeoffline.data.rollout import Rollout, rows_per_block

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from smeoffline.data.behavior import Acting, Actor
+from smeoffline.data.acting import Acting, Actor
 from smeoffline.data.episodes import EpisodeBlock
 from smeoffline.data.exploration import phi
 from smeoffline.data.recipe import Recipe

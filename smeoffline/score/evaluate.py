@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smeoffline.data.behavior import Policy, PolicyActor
+from smeoffline.data.acting import Policy, PolicyActor
 from smeoffline.data.recipe import Recipe
 from smeoffline.data.reference import references
 from smeoffline.data.rollout import Rollout

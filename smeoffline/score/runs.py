@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from smeoffline.data import folders, metadata
-from smeoffline.data.behavior import Policy
+from smeoffline.data.acting import Policy
 from smeoffline.data.policy_file import load_policy
 from smeoffline.data.recipe import Recipe
 from smeoffline.errors import DatasetError, PolicyError, SpecError
