@@ -20,7 +20,8 @@ import smeoffline as so
 from smeoffline.data import store
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.rollout import Rollout
-from smeoffline.sme.blocks import default_workers, worker_pool
+from smeoffline.sme.blocks import worker_pool
+from smeoffline.sme.cores import default_workers
 from smeoffline.sme.env import action_space, observation_space
 
 COMPLEXITY = 50

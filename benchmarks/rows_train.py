@@ -16,7 +16,7 @@ from measure import Row, compare, from_pairs
 from peers import make_env, published_package
 
 import smeoffline as so
-from smeoffline.sme.blocks import default_workers
+from smeoffline.sme.cores import default_workers
 
 PAIRS = 3
 STEPS = {"iql": 1500, "bc": 4000}

@@ -161,7 +161,7 @@ def test_global_generators_do_not_steer_the_draws():
 FRESH_PROCESS = """
 import threading, torch
 torch.set_num_threads(3)
-from smeoffline.sme.blocks import default_workers
+from smeoffline.sme.cores import default_workers
 from smeoffline.sme.task import Task
 import numpy as np
 Task(complexity=2).build().optimal_action(np.zeros((2000, 8), np.float32))

@@ -23,7 +23,7 @@ import numpy as np
 from smeoffline.data.action_box import ActionBox
 from smeoffline.errors import PolicyError, VersionError
 from smeoffline.sme.arrays import Floats
-from smeoffline.sme.blocks import default_workers
+from smeoffline.sme.cores import default_workers
 
 MAX_BYTES = 64 * 2**20
 CHUNK = 1024  # rows at once: a policy that compares 100 candidates a row needs 100 MiB for them

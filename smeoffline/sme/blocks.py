@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
-import joblib
 import numpy as np
 import torch
 
 from smeoffline.sme.arrays import Floats
+from smeoffline.sme.cores import default_workers
 
 T = TypeVar("T")
 
@@ -28,16 +28,6 @@ BLOCK_ROWS = 256
 # Below this a padded block costs more than it is worth: single steps of an environment run unpadded.
 SMALL_BATCH = 32
 TASKS_A_WORKER = 4  # so that none waits long for the last one
-
-
-def default_workers() -> int:
-    """The cores this process may use (affinity and container quota counted), at most OMP_NUM_THREADS if it is set.
-
-    That variable is how cluster schedulers, and joblib in its worker processes, hold a process to its share.
-    """
-    cores: int = joblib.cpu_count()
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
 
 
 def _pin_thread() -> None:
