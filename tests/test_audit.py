@@ -190,12 +190,45 @@ def test_lengths_that_contradict_the_task_are_found():
         (lambda ours: ours.pop("dataset"), "recipe"),
         (lambda ours: ours.update(sha256="0" * 64), "content hash"),
         (lambda ours: ours.pop("sha256"), "content hash"),
+        (lambda ours: ours["task"].pop("complexity"), "recipe"),
+        (lambda ours: ours["behavior"][0].update(nu=0.0), "scores"),
+        (lambda ours: ours["behavior"][0].pop("nu"), "recipe"),
+        (lambda ours: ours.update(behavior=[]), "recipe"),
+        (lambda ours: ours.update(behavior=None), "recipe"),
+        (lambda ours: ours.pop("behavior"), "recipe"),
+        (lambda ours: ours["scores"].update(headroom=0.5), "scores"),
+        (lambda ours: ours["scores"].update(imitation_score="0.5"), "scores"),
+        (lambda ours: ours["scores"].update(approximate=True), "scores"),
+        (lambda ours: ours.update(scores=None), "scores"),
+        (lambda ours: ours.pop("scores"), "scores"),
     ],
 )
 def test_edited_metadata_are_found(change, check):
     """Metadata that tell of another task, recipe or content than the data are found out."""
     folder = generate()
     edit_metadata(folder, lambda raw: change(raw["smeoffline"]))
+    assert check in {f[0] for f in findings()}
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda raw: raw.update(ref_min_score=50.0), "returns"),
+        (lambda raw: raw.update(ref_max_score=None), "returns"),
+        (lambda raw: raw.pop("ref_max_score"), "returns"),
+        (
+            lambda raw: raw.update(env_spec=raw["env_spec"].replace("smeoffline.sme.env:SMEEnv", "os:system")),
+            "env_spec",
+        ),
+        (lambda raw: raw.update(env_spec=raw["env_spec"].replace('"state_dim": ', '"state_dim": 1')), "env_spec"),
+        (lambda raw: raw.pop("env_spec"), "env_spec"),
+        (lambda raw: raw.update(env_spec="["), "env_spec"),
+    ],
+)
+def test_what_minari_would_believe_is_checked_too(change, check):
+    """The environment that Minari would recover, and its reference returns, are those of the recipe."""
+    folder = generate()
+    edit_metadata(folder, change)
     assert check in {f[0] for f in findings()}
 
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from smeoffline.data.recipe import Recipe
 from smeoffline.errors import BenchmarkError, SpecError, VersionError, nearest
 
 SCHEMA = 1
+LARGEST = 1e12  # of any number of an evaluation; seeds and returns are below it
 
 Label = str | int | float | None
 
@@ -154,6 +156,10 @@ def parse_line(line: bytes | str) -> CellResult:
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise BenchmarkError(f"expected {name} to be {expected}, got {value!r}")
         fields[name] = value
+    try:
+        json.dumps({**fields, "evaluation": None}, allow_nan=False)
+    except ValueError:
+        raise BenchmarkError("expected finite numbers, got NaN or infinity") from None
     return _checked(CellResult(**{**fields, "curve": _curve(fields["curve"])}))
 
 
@@ -205,6 +211,13 @@ def _checked(found: CellResult) -> CellResult:
     behaviors = found.behavior
     if not behaviors or not all(isinstance(b, dict) and all(n in b for n in _OF_BEHAVIOR) for b in behaviors):
         raise BenchmarkError(f"expected behavior to be objects with {', '.join(_OF_BEHAVIOR)}, got {behaviors!r}")
+    try:
+        Recipe.from_dict({"task": found.task, "behavior": behaviors, "dataset": found.dataset})
+    except SpecError as fault:
+        raise BenchmarkError(f"expected a task, behavior and dataset that exist: {fault}") from None
+    for name, value in (found.evaluation or {}).items():
+        if _is_number(value) and abs(value) > LARGEST:  # what is no number at all, the reader of a metric tells
+            raise BenchmarkError(f"expected {name} to be at most {LARGEST:g} in size, got {str(value)[:20]}")
     return found
 
 

@@ -181,6 +181,8 @@ def suite_text(source: str | Path) -> str:
             raise SpecError(f"suite {str(source)!r}: no such file or shipped suite ({', '.join(names)}){hint}")
         path = shipped_folder() / "suites" / f"{source}.toml"
     try:
+        if path.exists() and not path.is_file():
+            raise SpecError(f"suite {str(source)!r}: expected a file, got a folder or device")
         if path.stat().st_size > MAX_SUITE_BYTES:
             raise SpecError(f"suite {str(source)!r}: larger than {MAX_SUITE_BYTES} bytes; is it a suite?")
         return path.read_text(encoding="utf-8")

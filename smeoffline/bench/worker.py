@@ -210,7 +210,7 @@ class Curve:
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             self._scores = {int(step): float(score) for step, score in stored.items()}
-        except (OSError, ValueError, AttributeError, TypeError):  # not there, or cut off by a crash
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):  # not there, or cut off by a crash
             self._scores = {}
 
     def add(self, step: int, policy: Policy) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from smeoffline.data import replay, store
+from smeoffline.data import replay, store, told
 from smeoffline.data.episodes import content_sha256, episode_digest
 from smeoffline.data.findings import Finding
 from smeoffline.data.recipe import SEED_LIMIT
@@ -59,6 +59,7 @@ def inspect(dataset: str | Path) -> Inspection:
     findings = list(checked.findings)
     if found.provenance is not None:
         findings += _against_task(found, found.provenance)
+        findings += told.against_recipe(found.metadata, found.provenance)
         if len(checked.findings) == 0:
             findings += _against_hash(found, found.provenance)
     kept = tuple(_limited(findings))
@@ -131,14 +132,14 @@ def _told(mismatch: replay.Mismatch, dataset: Dataset) -> Iterator[Finding]:
 
 def _recipe(dataset: Dataset, provenance: Mapping[str, Any], task: Task) -> Iterator[Finding]:
     """The number of episodes, their seeds, and the first states that these give."""
-    told = provenance.get("dataset")
-    seed = told.get("seed") if isinstance(told, Mapping) else None
-    if not isinstance(told, Mapping) or type(seed) is not int or not 0 <= seed < SEED_LIMIT:
-        yield Finding("recipe", None, None, "a table `dataset` with episodes and seed", repr(told)[:80])
+    stated = provenance.get("dataset")
+    seed = stated.get("seed") if isinstance(stated, Mapping) else None
+    if not isinstance(stated, Mapping) or type(seed) is not int or not 0 <= seed < SEED_LIMIT:
+        yield Finding("recipe", None, None, "a table `dataset` with episodes and seed", repr(stated)[:80])
         return
-    if told.get("episodes") != dataset.metadata["total_episodes"]:
+    if stated.get("episodes") != dataset.metadata["total_episodes"]:
         got = str(dataset.metadata["total_episodes"])
-        yield Finding("episodes", None, None, f"{told.get('episodes')} (of the recipe)", got)
+        yield Finding("episodes", None, None, f"{stated.get('episodes')} (of the recipe)", got)
     if dataset.seeds is None:
         if len(dataset.lengths):
             yield Finding("seed", None, None, "one for each episode", "none in some")

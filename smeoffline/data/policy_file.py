@@ -266,7 +266,7 @@ def _metadata(path: Path, model: Any) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"policy {path}: its metadata {METADATA_KEY!r} is not JSON; export it again") from error
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema != SCHEMA:

@@ -216,6 +216,8 @@ def recipe_text(source: str | Path) -> str:
             raise SpecError(f"recipe {str(source)!r}: no such file or shipped recipe{hint}")
         path = shipped_folder() / f"{source}.toml"
     try:
+        if path.exists() and not path.is_file():
+            raise SpecError(f"recipe {str(source)!r}: expected a file, got a folder or device")
         if path.stat().st_size > MAX_RECIPE_BYTES:
             raise SpecError(f"recipe {str(source)!r}: larger than {MAX_RECIPE_BYTES} bytes; is it a recipe?")
         return path.read_text(encoding="utf-8")

@@ -8,14 +8,13 @@ from typing import Any
 
 from smeoffline.data import folders, metadata
 from smeoffline.data.acting import Policy
-from smeoffline.data.policy_file import load_policy
+from smeoffline.data.policy_file import OnnxPolicy, load_policy
 from smeoffline.data.recipe import Recipe
 from smeoffline.errors import DatasetError, PolicyError, SpecError
 from smeoffline.score.evaluate import Evaluation, evaluate_policy
 from smeoffline.sme import probes
 from smeoffline.train.files import write_atomically
-from smeoffline.train.record import read_run
-from smeoffline.train.run_folder import POLICY
+from smeoffline.train.run_folder import open_run
 
 FILE = "evaluation.json"
 
@@ -42,26 +41,21 @@ def evaluate(
     Raises:
         DatasetError: There is no such dataset, or it is not an SME, so that nobody knows its optimum.
         PolicyError: No policy there, not one, or one of other dimensions.
-        TrainingError: The run's record is damaged.
+        TrainingError: The run is not finished, or its record is damaged.
     """
     if callable(target):
         return evaluate_policy(target, recipe_of(_needed(dataset)), n_probes=n_probes, seed=seed)
     path = Path(target)
     if not path.is_dir():
-        recipe = recipe_of(_needed(dataset)) if path.exists() else None
-        return _evaluate_file(path, recipe, n_probes, seed)
-    record = read_run(path)
-    if not record.reloadable:
-        raise PolicyError(f"run {path}: {'; '.join(record.notes)}")
-    policy = path / POLICY
-    if record.status != "done" or not policy.exists():
-        reason = f" ({record.reason})" if record.reason else ""
-        raise PolicyError(
-            f"run {path}: expected a finished run, got one that is {record.status}{reason} after "
-            f"{record.step} of {record.steps} steps; go on with --resume"
-        )
+        policy = load_policy(path)
+        recipe = recipe_of(_needed(dataset))
+        check_fits(policy, recipe)
+        return evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
+    record, policy = open_run(path)
     found = dataset if dataset is not None else _dataset_of_run(record.dataset_id, record.dataset_path)
-    evaluation = _evaluate_file(policy, recipe_of(found), n_probes, seed)
+    recipe = recipe_of(found)
+    check_fits(policy, recipe)
+    evaluation = evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
     text = json.dumps(evaluation.to_dict(), indent=2, allow_nan=False) + "\n"
     write_atomically(path / FILE, text.encode())
     return evaluation
@@ -99,10 +93,16 @@ def _dataset_of_run(dataset_id: str, path: str) -> str | Path:
     return Path(path) if Path(path).is_dir() else dataset_id
 
 
-def _evaluate_file(path: Path, recipe: Recipe | None, n_probes: int, seed: int) -> Evaluation:
-    if recipe is None:
-        load_policy(path)  # says in one line that there is no such file
-        raise PolicyError(f"policy {path}: vanished while it was read; try again")
+def check_fits(policy: OnnxPolicy, recipe: Recipe) -> None:
+    """Refuse a policy of other dimensions than the task's.
+
+    Raises:
+        PolicyError: Says both.
+    """
     task = recipe.task
-    policy = load_policy(path, observation_dim=task.state_dim + 2, action_dim=task.action_dim)
-    return evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
+    has, wanted = (policy.observation_dim, policy.action_dim), (task.state_dim + 2, task.action_dim)
+    if has != wanted:
+        raise PolicyError(
+            f"policy {policy.path}: expected {wanted[0]} observation and {wanted[1]} action channels, as the dataset "
+            f"has, got a policy for {has[0]} and {has[1]}"
+        )

@@ -107,7 +107,7 @@ def _kept(path: Path, step: int) -> list[str]:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
             try:
                 at = json.loads(line)["step"]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # cut off by a crash
             if at <= step and at % EVERY == 0:
                 kept.append(line)

@@ -76,7 +76,7 @@ def _import(name: str, module_name: str) -> Any:
             f"algorithm {name!r}: no module {error.name!r} in {Path.cwd()} or among installed packages{near}"
         ) from error
     # a stranger's module may fail in any way while it is imported
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SpecError(
             f"algorithm {name!r}: importing {module_name} failed: {type(error).__name__}: {error}"
         ) from error

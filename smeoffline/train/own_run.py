@@ -69,14 +69,14 @@ def _call(job: Job, train: own.Train) -> tuple[Policy, object]:
         raise TrainingInterrupted(
             f"{name} was stopped before it returned a policy; run the same with --resume to start over"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a call of sys.exit must not end the run unrecorded
         place = _keep_traceback(job.run, error)
         raise TrainingError(
             f"algorithm {name}: raised {type(error).__name__}: {error} (traceback in {place})"
         ) from error
 
 
-def _keep_traceback(run: Path, error: Exception) -> Path:
+def _keep_traceback(run: Path, error: BaseException) -> Path:
     """Write a traceback where its author finds it."""
     path = run / TRACEBACK
     path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")

@@ -93,7 +93,7 @@ def read_run(run: Path) -> RunRecord:
         raise TrainingError(
             f"run {run}: expected a folder with {FILE}, got none; is it the folder of a run?"
         ) from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise TrainingError(f"run {run}: {FILE} is damaged ({error}); train again into another folder") from error
     schema = found.get("schema") if isinstance(found, dict) else None
     if schema != SCHEMA:

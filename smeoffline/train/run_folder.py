@@ -39,6 +39,10 @@ def existing_run(run: Path, resume: bool) -> RunRecord | None:
     if not run.exists():
         return None
     record = read_run(run)
+    if not resume and record.status == "failed":
+        raise TrainingError(
+            f"run {run}: exists already and failed ({record.reason}); remove it to start over, or choose another --out"
+        )
     if not resume:
         raise TrainingError(
             f"run {run}: exists already ({record.status}, {record.step} of {record.steps} steps); go on with "
@@ -63,10 +67,10 @@ def open_run(run: str | Path) -> tuple[RunRecord, OnnxPolicy]:
             f"run {run}: has no policy file, since {record.algorithm} returned a plain callable; "
             "evaluate it in the process that trains it"
         )
-    if not (run / POLICY).exists():
+    if record.status != "done" or not (run / POLICY).exists():
         why = f" ({record.reason})" if record.reason is not None else ""
         raise TrainingError(
-            f"run {run}: has no policy yet: {record.status} after step {record.step} of {record.steps}{why}; "
+            f"run {run}: is not finished: {record.status} after step {record.step} of {record.steps}{why}; "
             "go on with --resume"
         )
     dims = {"observation_dim": record.observation_dim, "action_dim": len(record.action_low)}

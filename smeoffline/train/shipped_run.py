@@ -162,5 +162,6 @@ def _check_losses(losses: Mapping[str, float], step: int) -> None:
     for name, value in losses.items():
         if not math.isfinite(value):
             raise TrainingError(
-                f"training failed: expected a finite {name}, got {value} at step {step}; try a lower learning rate"
+                f"training failed: expected a finite {name}, got {value} at step {step}; try a lower "
+                "learning rate with another --out, or after removing this run"
             )
