@@ -177,7 +177,7 @@ def test_steps_of_a_call_replace_those_of_single_algorithms():
         ("[[datasets]]\ndataset = 3\n" + ALGORITHM, "dataset must be a table"),
         (
             '[[datasets]]\nrecipe = "gain-c2"\n' + ALGORITHM,
-            "recipe 'gain-c2': no such file or shipped recipe; did",
+            "table1-c50-nu0p1); did you mean 'gain-c1'?",
         ),
         ("[[datasets]]\nrecipe = 3\n" + ALGORITHM, "recipe must be a name or a file, got 3"),
         (

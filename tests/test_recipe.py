@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from smeoffline.data.behavior import BASES, WITHOUT_NU, Behavior
 from smeoffline.data.exploration import EXPLORATIONS
-from smeoffline.data.recipe import Component, Recipe, number_tag, shipped_folder, shipped_recipes
+from smeoffline.data.recipe import Component, Recipe, number_tag, shipped_recipes
+from smeoffline.data.shipped import shipped_folder
 from smeoffline.errors import SpecError
 from smeoffline.sme.task import Task
 

@@ -35,12 +35,13 @@ from typing import Any
 from smeoffline.bench.cell import Cell
 from smeoffline.bench.entry import Entry, is_name, step_count
 from smeoffline.bench.grid import expand
-from smeoffline.data.recipe import Recipe, shipped_folder
-from smeoffline.errors import SpecError, nearest
+from smeoffline.data.recipe import Recipe
+from smeoffline.data.shipped import shipped_folder, shipped_names, text_of
+from smeoffline.errors import SpecError
 from smeoffline.sme.task import known_keys, whole_number
 
 MAX_SEEDS = 1_000_000
-MAX_SUITE_BYTES = 2**20
+SUITES = "suites"
 
 DEFAULT_SEEDS = 1
 DEFAULT_STEPS = 10_000
@@ -120,7 +121,9 @@ class Suite:
         Raises:
             SpecError: No such file or name (with the nearest), not TOML, or a fault in it; names the source.
         """
-        return cls.from_toml(suite_text(source), name=Path(source).stem, source=str(source))
+        return cls.from_toml(
+            text_of("suite", source, shipped_folder() / SUITES), name=Path(source).stem, source=str(source)
+        )
 
     @classmethod
     def from_toml(cls, text: str, *, name: str, source: str | None = None) -> Suite:
@@ -164,31 +167,7 @@ class Suite:
 
 def shipped_suites() -> list[str]:
     """Names of the suites that come with the package, sorted."""
-    return sorted(path.stem for path in (shipped_folder() / "suites").glob("*.toml"))
-
-
-def suite_text(source: str | Path) -> str:
-    """The text of a suite file or of a shipped suite.
-
-    Raises:
-        SpecError: Neither exists, or the file can't be read as text.
-    """
-    path = Path(source)
-    if path.suffix != ".toml" and not path.exists():
-        names = shipped_suites()
-        if str(source) not in names:
-            hint = nearest(str(source), names) if names else ""
-            raise SpecError(f"suite {str(source)!r}: no such file or shipped suite ({', '.join(names)}){hint}")
-        path = shipped_folder() / "suites" / f"{source}.toml"
-    try:
-        if path.exists() and not path.is_file():
-            raise SpecError(f"suite {str(source)!r}: expected a file, got a folder or device")
-        if path.stat().st_size > MAX_SUITE_BYTES:
-            raise SpecError(f"suite {str(source)!r}: larger than {MAX_SUITE_BYTES} bytes; is it a suite?")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        reason = getattr(fault, "strerror", None) or "not UTF-8 text"
-        raise SpecError(f"suite {str(source)!r}: cannot be read: {reason}") from None
+    return shipped_names(shipped_folder() / SUITES)
 
 
 def _recipes(table: Mapping[str, Any]) -> list[Recipe]:

@@ -9,18 +9,17 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from smeoffline.data.behavior import WITHOUT_NU, Behavior
-from smeoffline.errors import SpecError, nearest
+from smeoffline.data.shipped import shipped_folder, shipped_names, text_of
+from smeoffline.errors import SpecError
 from smeoffline.sme.task import Task, known_keys, real_number, whole_number
 
 VERSION = 0  # the id's last part; rises when the bytes of a spec change
 MAX_EPISODES = 10**9
 SEED_LIMIT = 2**63
-MAX_RECIPE_BYTES = 2**20
 SHARES_SUM = 1e-9  # shares this near to a sum of 1 are kept to the bit: a stored recipe reads back as itself
 
 DEFAULT_EPISODES = 1000
@@ -158,7 +157,7 @@ class Recipe:
         Raises:
             SpecError: No such file or name (with the nearest), not TOML, or a fault in it; names the source.
         """
-        return cls.from_toml(recipe_text(source), source=str(source))
+        return cls.from_toml(text_of("recipe", source, shipped_folder()), source=str(source))
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "recipe") -> Recipe:
@@ -191,36 +190,6 @@ def number_tag(value: float) -> str:
     return text.replace(".", "p").replace("-", "m").replace("+", "")
 
 
-def shipped_folder() -> Path:
-    """The folder of shipped recipes, suites and cards: in the wheel, or `datasets/` of a checkout."""
-    packaged = Path(str(resources.files("smeoffline"))) / "_datasets"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "datasets"
-
-
 def shipped_recipes() -> list[str]:
     """Names of the recipes that come with the package, sorted."""
-    return sorted(path.stem for path in shipped_folder().glob("*.toml"))
-
-
-def recipe_text(source: str | Path) -> str:
-    """The text of a recipe file or of a shipped recipe.
-
-    Raises:
-        SpecError: Neither exists, or the file can't be read as text.
-    """
-    path = Path(source)
-    if path.suffix != ".toml" and not path.exists():
-        names = shipped_recipes()
-        if str(source) not in names:
-            hint = nearest(str(source), names) if names else ""
-            raise SpecError(f"recipe {str(source)!r}: no such file or shipped recipe{hint}")
-        path = shipped_folder() / f"{source}.toml"
-    try:
-        if path.exists() and not path.is_file():
-            raise SpecError(f"recipe {str(source)!r}: expected a file, got a folder or device")
-        if path.stat().st_size > MAX_RECIPE_BYTES:
-            raise SpecError(f"recipe {str(source)!r}: larger than {MAX_RECIPE_BYTES} bytes; is it a recipe?")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        reason = getattr(fault, "strerror", None) or "not UTF-8 text"
-        raise SpecError(f"recipe {str(source)!r}: cannot be read: {reason}") from None
+    return shipped_names(shipped_folder())
