@@ -467,3 +467,22 @@ def test_writing_does_not_slow_down_with_the_episodes():
             times.append(time.process_time() - start)
         writer.commit({})
     assert min(times[3:]) < 3 * min(times[:3])
+
+
+def test_a_dataset_that_vanishes_while_it_is_looked_at_is_replaced(monkeypatch):
+    """Another process may take the old dataset aside in the moment in which we look whether it is a stub."""
+    write(block([1]))
+    listed, calls = Path.iterdir, []
+
+    def vanishing(self):
+        if self.name == ID.split("/")[1] and not calls:
+            calls.append(self)
+            raise FileNotFoundError(str(self))
+        return listed(self)
+
+    with store.create(ID, overwrite=True, **SIZES) as writer:
+        writer.write(block([2]))
+        monkeypatch.setattr(Path, "iterdir", vanishing)
+        writer.commit({})
+    assert calls
+    assert store.read(ID).lengths.tolist() == [2]

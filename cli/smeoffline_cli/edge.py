@@ -63,6 +63,16 @@ class Interruption:
         finally:
             self._at_once = before
 
+    def deafen(self) -> None:
+        """Ignore the signals from now on: all is cleaned up, and a second one must not change how we end.
+
+        Python gives handled signals their deadly default back while it shuts down; ignored ones stay so.
+        """
+        for name in SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None:
+                signal.signal(number, signal.SIG_IGN)
+
     def check(self) -> None:
         """Raise again where the first KeyboardInterrupt was swallowed (by a C callback or a finalizer)."""
         if self.requested:
@@ -138,6 +148,7 @@ def _fail(message: str, code: int) -> NoReturn:
 def _stop(message: str = INTERRUPTED) -> NoReturn:
     """Say that we were interrupted, and exit within `EXIT_SECONDS`."""
     if interruption.requested:
+        interruption.deafen()
         last_resort = threading.Timer(EXIT_SECONDS, os._exit, [1])
         last_resort.daemon = True
         last_resort.start()

@@ -247,8 +247,12 @@ def _is_stub(folder: Path) -> bool:
     """Whether a folder is what a failed creation by Minari leaves: empty, or with an empty `data` in it."""
     if folder.is_symlink() or not folder.is_dir():
         return False
-    data, entries = folder / "data", list(folder.iterdir())
-    return not entries or (entries == [data] and data.is_dir() and not any(data.iterdir()))
+    data = folder / "data"
+    try:
+        entries = list(folder.iterdir())
+        return not entries or (entries == [data] and data.is_dir() and not any(data.iterdir()))
+    except FileNotFoundError:  # another process is replacing it at this moment: then it was no stub
+        return False
 
 
 def _remove_stub(folder: Path) -> None:
