@@ -22,7 +22,7 @@ class Row:
         peer: Median rate of the peer, units/s; None where there is none.
         ratio: Median of the ratios, pair by pair.
         spread: Lowest and highest ratio.
-        target: What the ratio should reach.
+        target: What the ratio should reach; None where it stands for comparison alone.
     """
 
     name: str
@@ -31,15 +31,17 @@ class Row:
     peer: float
     ratio: float
     spread: tuple[float, float]
-    target: float
+    target: float | None
 
     def __str__(self) -> str:
         """A line to read."""
-        verdict = "ok" if self.ratio >= self.target else "BELOW"
         low, high = self.spread
+        aim = "no aim"
+        if self.target is not None:
+            aim = f"aim {self.target:g}x  {'ok' if self.ratio >= self.target else 'BELOW'}"
         return (
             f"{self.name:<44} {self.ours:>12,.0f} {self.peer:>12,.0f} {self.unit:<14} "
-            f"{self.ratio:>7.2f}x [{low:.2f}, {high:.2f}]  aim {self.target:g}x  {verdict}"
+            f"{self.ratio:>7.2f}x [{low:.2f}, {high:.2f}]  {aim}"
         )
 
 
@@ -53,13 +55,13 @@ def rate(work: Work) -> float:
     return units / (time.perf_counter() - start)
 
 
-def compare(name: str, unit: str, ours: Work, peer: Work, target: float, *, pairs: int = 5) -> Row:
+def compare(name: str, unit: str, ours: Work, peer: Work, target: float | None, *, pairs: int = 5) -> Row:
     """Run both in turn, once to warm up and `pairs` times to count."""
     ours(), peer()
     return from_pairs(name, unit, [(rate(ours), rate(peer)) for _ in range(pairs)], target)
 
 
-def from_pairs(name: str, unit: str, measured: list[tuple[float, float]], target: float) -> Row:
+def from_pairs(name: str, unit: str, measured: list[tuple[float, float]], target: float | None) -> Row:
     """A row from rates (ours, peer) that were measured in turn."""
     ratios = [mine / theirs for mine, theirs in measured]
     return Row(
