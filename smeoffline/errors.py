@@ -8,6 +8,7 @@
     |   `-- DatasetFaultError      the data contradict themselves; names the episode and step
     |-- TrainingError              training cannot start, failed, or cannot be resumed
     |-- PolicyError                a policy file or callable cannot be used
+    |-- BundleError            a bundle cannot be made, fetched or trusted; names the member
     |-- BenchmarkError             a benchmark cannot start or go on, or its results cannot be read
     `-- VersionError               an artefact was written by a version this one does not read
 
@@ -51,6 +52,10 @@ class TrainingError(SmeofflineError):
 
 class PolicyError(SmeofflineError):
     """A policy file or callable cannot be used."""
+
+
+class BundleError(SmeofflineError):
+    """A bundle cannot be made, fetched or trusted; the text names the member."""
 
 
 class BenchmarkError(SmeofflineError):

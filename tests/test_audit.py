@@ -243,16 +243,22 @@ def test_an_exchanged_seed_is_found():
         one, other = file["episode_2"], file["episode_3"]
         for name in ("observations", "actions", "rewards", "infos/optimal_action", "infos/log_density"):
             one[name][...] = other[name][...]
-    assert findings() == [("first observation", 2, 0), ("content hash", None, None)]
+    assert findings() == [
+        ("first observation", 2, 0),
+        ("behavior action", 2, 0),
+        ("log density", 2, 0),
+        ("duplicate", 3, 0),
+        ("content hash", None, None),
+    ]
 
 
-def test_a_change_below_the_tolerance_is_found_by_the_hash_alone():
-    """One bit anywhere changes the content hash."""
+def test_a_change_below_the_tolerance_is_found_by_its_bits():
+    """One bit anywhere differs from the episode rolled out again, and changes the content hash."""
     folder = generate()
     with h5py.File(data_file(folder), "r+") as file:
         rewards = file["episode_2/rewards"]
         rewards[3] = np.nextafter(rewards[3], np.float32(9), dtype=np.float32)
-    assert findings() == [("content hash", None, None)]
+    assert findings() == [("bytes", 2, 3), ("content hash", None, None)]
 
 
 def test_a_density_after_the_last_action_is_found():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,27 +22,39 @@ HIDDEN = ("smeoffline", "schema")  # told in other words, or of no use to a read
 
 @click.command("inspect")
 @options.dataset_argument
+@click.option("--html", "html", metavar="FILE", help="Also write the audit as one page, with figures.")
 @options.json_option
-def command(dataset: str, as_json: bool) -> None:
+def command(dataset: str, html: str | None, as_json: bool) -> None:
     """Audit a dataset and describe it.
 
     DATASET is an id, or the folder of a dataset. Every reward, transition and optimal action is recomputed
-    from the task that the dataset names. A fault is told by episode and step, and makes the exit code 1.
+    from the task that the dataset names, every action and its density from the seeds; on the platform that
+    wrote it, a sample of episodes is rolled out again and compared byte for byte. A fault is told by episode
+    and step, and makes the exit code 1.
     """
+    if html is not None and (not html or Path(html).is_dir() or not Path(html).parent.is_dir()):
+        raise click.ClickException(f"--html {html!r}: expected a file in a folder that exists; create the folder first")
     with interruption.at_once():  # an audit writes nothing
         from smeoffline.data.audit import inspect
 
         found = inspect(dataset)
+    if html is not None:
+        _write_page(Path(html), found)
     if as_json:
         findings = [dataclasses.asdict(finding) for finding in found.findings]
         verdict = {"ok": found.ok, "dataset_id": found.dataset_id, "findings": findings}
+        verdict |= {"unchecked": found.unchecked} | ({} if html is None else {"html": html})
         emit_json({**verdict, **found.description, **verdict})  # no key in a file may change the verdict
     else:
         _show(found.dataset_id, found.description)
         for finding in found.findings:
             click.echo(line(finding))
+        for reason in found.unchecked:
+            click.echo(f"not checked: {reason}")
         if found.ok:
             click.echo(_verdict(found))
+        if html is not None:
+            click.echo(f"page: {html}")
     if not found.ok:
         count = len(found.findings)
         raise click.ClickException(f"{found.dataset_id}: {count} fault{'s' if count != 1 else ''} found")
@@ -56,9 +69,21 @@ def line(finding: Finding) -> str:
     return f"{place}{finding.check}: expected {finding.expected}, got {finding.got}"
 
 
+def _write_page(path: Path, found: Inspection) -> None:
+    """Write the audit's page, whole or not at all."""
+    from smeoffline.bench.audit_page import page  # matplotlib: only where it draws
+    from smeoffline.train.files import write_atomically
+
+    write_atomically(path, page(found).encode())
+
+
 def _show(dataset_id: str, description: Mapping[str, Any]) -> None:
     """Print what the dataset is and what it can teach, as far as its metadata make sense."""
     scalars = {k: v for k, v in description.items() if not isinstance(v, (Mapping, list)) and k not in HIDDEN}
+    for name, key in (("quality", "trajectory_quality"), ("coverage", "state_action")):
+        part = description.get(name)
+        if isinstance(part, Mapping):
+            scalars[key.replace("state_action", "state-action coverage")] = part[key]
     emit_fields(dataset_id, {name.replace("_", " "): value for name, value in scalars.items()})
     click.echo()
     scores, recipe = description.get("scores"), description.get("recipe")
@@ -73,5 +98,8 @@ def _show(dataset_id: str, description: Mapping[str, Any]) -> None:
 def _verdict(found: Inspection) -> str:
     """What the audit of a dataset without faults has shown."""
     if found.description["smeoffline"]:
-        return "ok: every step follows from the task, and the content hash is right"
+        seeds = " and the seeds" if not any(reason.startswith("actions") for reason in found.unchecked) else ""
+        again = found.description.get("rolled_out_again")
+        equal = f", {again} episodes rolled out again are equal" if again else ""
+        return f"ok: every step follows from the task{seeds}{equal}, and the content hash is right"
     return "ok: well-formed, but not made by smeoffline, so its optimum is not known"

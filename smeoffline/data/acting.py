@@ -122,14 +122,18 @@ def _policy_of(behavior: Behavior, sme: Sme) -> Policy:
 
 def intend_at(actor: Acting, states: Floats, z: Floats) -> tuple[Floats, Floats]:
     """`intend` for any number of states (B, N_s), bookkeeping channels 0, in padded blocks."""
+    return intend_rows(actor, np.concatenate([states, np.zeros((len(states), 2), np.float32)], axis=1), z)
+
+
+def intend_rows(actor: Acting, observations: Floats, z: Floats) -> tuple[Floats, Floats]:
+    """`intend` for any number of observations (B, N_s + 2), in padded blocks."""
     width = z.shape[1]
-    rows = np.concatenate([states, np.zeros((len(states), 2), np.float32), z], axis=1)
 
     def block(part: torch.Tensor) -> torch.Tensor:
         array = part.numpy()
         return torch.from_numpy(np.concatenate(actor.intend(array[:, :-width], array[:, -width:]), axis=1))
 
-    both = map_rows(block, rows)
+    both = map_rows(block, np.concatenate([observations, z], axis=1))
     return both[:, :width], both[:, width:]
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from smeoffline.errors import DatasetError
 
+ELSEWHERE = "or set MINARI_DATASETS_PATH to another folder"
 
-def write_error(fault: Exception, place: Path) -> DatasetError:
+
+def write_error(fault: Exception, place: Path, elsewhere: str = ELSEWHERE) -> DatasetError:
     """What the operating system, or HDF5 on its behalf, says to a write: in one line, with what to do."""
     buried = re.search(r"errno = (\d+)", str(fault))  # HDF5 has it in its own text
     number = int(buried[1]) if buried else getattr(fault, "errno", None)
     reason = os.strerror(number) if number is not None else next(iter(str(fault).splitlines()), "unknown reason")
-    elsewhere = "or set MINARI_DATASETS_PATH to another folder"
     if number in (errno.ENOSPC, errno.EDQUOT):
         return DatasetError(f"{place}: disk full ({reason}); free some space, {elsewhere}")
     if number in (errno.EROFS, errno.EACCES, errno.EPERM):

@@ -10,7 +10,8 @@ optimal action a*0   a*1        a*T-1  a*T    never an algorithm's input
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -180,6 +181,23 @@ def episode_digest(
         if array is not None:
             parts += _heading(name, array.dtype.str, array.shape), np.ascontiguousarray(array)
     return hashlib.sha256(b"".join(parts)).digest()
+
+
+def episode_digests(episodes: Episodes) -> Iterator[bytes]:
+    """The digest of each episode, in order."""
+    steps = np.concatenate([[0], np.cumsum(episodes.lengths)]).tolist()
+    optimal, densities = episodes.optimal_actions, episodes.log_densities
+    for i, (begin, end) in enumerate(itertools.pairwise(steps)):
+        step, row = slice(begin, end), slice(begin + i, end + i + 1)
+        yield episode_digest(
+            observations=episodes.observations[row],
+            actions=episodes.actions[step],
+            rewards=episodes.rewards[step],
+            terminations=episodes.terminations[step],
+            truncations=episodes.truncations[step],
+            optimal_actions=None if optimal is None else optimal[row],
+            log_densities=None if densities is None else densities[row],
+        )
 
 
 def content_sha256(digests: Iterable[bytes]) -> str:

@@ -103,7 +103,7 @@ def datasets_root(root: Path | None = None) -> Path:
 def list_datasets(root: Path | None = None) -> list[Listed]:
     """All datasets below a root, sorted by id. What is malformed is warned about and left out."""
     found = []
-    for name, folder in _dataset_folders(datasets_root(root)):
+    for name, folder in dataset_folders(datasets_root(root)):
         try:
             DatasetId.parse(name)
             header = metadata.read(folder)
@@ -137,7 +137,7 @@ def find(dataset: str | Path, root: Path | None = None) -> Path:
     shown = repr(name) if len(name) <= _SHOWN else f"{name[:_SHOWN]!r}..."
     if _exists(places[0]):
         raise DatasetError(f"dataset {shown}: {places[0]} holds no data/{metadata.FILE}; is it a dataset's folder?")
-    known = [found for found, _ in _dataset_folders(base)]
+    known = [found for found, _ in dataset_folders(base)]
     hint = nearest(name[:_SHOWN], known, how_many=3)
     have = f"; there are {len(known)} datasets, none of a similar name" if known else "; there are no datasets"
     raise DatasetNotFoundError(f"dataset {shown}: not found below {base}{hint if hint else have}")
@@ -159,7 +159,7 @@ def _is_dataset(folder: Path) -> bool:
         return False
 
 
-def _dataset_folders(root: Path) -> Iterator[tuple[str, Path]]:
+def dataset_folders(root: Path) -> Iterator[tuple[str, Path]]:
     """Each folder that Minari would take for a dataset, with its path from the root; hidden ones left out."""
     pending = [(root, 0)]
     while pending:

@@ -7,8 +7,9 @@ actions, rewards, ...  a0 .. aT-1         a0 .. aT'-1
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,19 +31,20 @@ _NUMBERS = (b"id", b"total_steps", b"seed", b"component")  # attributes of an ep
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """What a group holds: the address of each object by name, and the whole numbers in its attributes."""
 
     links: dict[bytes, int]
     numbers: dict[bytes, int]
 
 
-class _Column:
+class Column:
     """A flat array that grows; memory that was not written to costs nothing."""
 
     def __init__(self, dtype: type[np.generic], width: tuple[int, ...], rows: int) -> None:
         self._array: npt.NDArray[Any] = np.empty((rows, *width), dtype)
         self.width = width
+        self.row_bytes = self._array.itemsize * int(np.prod(width))
         self.used = 0
 
     def extend(self, rows: int) -> npt.NDArray[Any]:
@@ -59,7 +61,7 @@ class _Column:
         return self._array
 
 
-class _Unsound(Exception):  # noqa: N818 -- it is caught where an episode ends, and is no error to anyone
+class Unsound(Exception):  # noqa: N818 -- it is caught where an episode ends, and is no error to anyone
     """An episode that can't be kept."""
 
     def __init__(self, check: str, expected: str, got: str) -> None:
@@ -80,28 +82,72 @@ def read_episodes(path: Path, header: Header) -> tuple[Episodes, list[Finding]]:
     Raises:
         DatasetError: The file can't be opened.
     """
+    with open_episodes(path) as opened:
+        return EpisodeReader(opened, header).run(opened.places, opened.findings)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A data file while it is open.
+
+    Attributes:
+        file: The open HDF5 file.
+        raw: The same file's descriptor.
+        places: Number and address of each episode, in order.
+        findings: Strays and gaps among them.
+    """
+
+    file: Any
+    raw: int
+    places: list[tuple[int, int]]
+    findings: list[Finding]
+
+
+@contextlib.contextmanager
+def open_episodes(path: Path) -> Iterator[Opened]:
+    """Open a data file and find its episodes.
+
+    Raises:
+        DatasetError: The file can't be opened.
+    """
     file = hdf5.open_file(path)
     try:
-        found = hdf5.root_links(file, path)
+        places, findings = _places(hdf5.root_links(file, path))
         with path.open("rb", buffering=0) as raw:
-            return _Reader(file, raw.fileno(), header).run(found)
+            yield Opened(file, raw.fileno(), places, findings)
     finally:
         file.close()
 
 
-class _Reader:
+def _places(found: dict[bytes, int | None]) -> tuple[list[tuple[int, int]], list[Finding]]:
+    """Number and address of each episode, in order; strays and gaps become findings."""
+    names = [b"episode_%d" % i for i in range(len(found))]
+    places, findings = [], []
+    strays = sorted(set(found) - set(names))
+    if strays:
+        expected = f"episode_0 to episode_{len(found) - 1} and nothing else"
+        findings.append(Finding("episodes", None, None, expected, repr(strays[0].decode(errors="replace"))))
+    for number, name in enumerate(names):
+        address = found.get(name)
+        if address is not None:
+            places.append((number, address))
+        elif name in found:
+            findings.append(Finding("links", number, None, "data in this file", "a link to elsewhere"))
+    return places, findings
+
+
+class EpisodeReader:
     """The state of one reading.
 
     Args:
-        file: The open HDF5 file.
-        raw: The same file's descriptor.
+        opened: The data file.
         header: See `read_episodes`.
     """
 
-    def __init__(self, file: Any, raw: int, header: Header) -> None:
-        self._file = file
-        self._raw = raw
-        self._size = os.fstat(raw).st_size
+    def __init__(self, opened: Opened, header: Header) -> None:
+        self._file = opened.file
+        self._raw = opened.raw
+        self._size = os.fstat(opened.raw).st_size
         self._ours = header.provenance is not None
         self._shapes: Twins[tuple[int, ...]] = Twins()
         self._names: Twins[tuple[tuple[bytes, ...], tuple[bytes, ...]]] = Twins()
@@ -110,27 +156,28 @@ class _Reader:
         steps = min(header.steps, self._size // per_step)  # a claim that the file can't hold is not believed
         rows = steps + min(header.episodes, steps)
         self._columns = {
-            "observations": _Column(np.float32, observation, rows),
-            "actions": _Column(np.float32, action, steps),
-            "rewards": _Column(np.float32, (), steps),
-            "terminations": _Column(np.bool_, (), steps),
-            "truncations": _Column(np.bool_, (), steps),
-            "optimal_actions": _Column(np.float32, action, rows),
-            "log_densities": _Column(np.float32, (), rows),
+            "observations": Column(np.float32, observation, rows),
+            "actions": Column(np.float32, action, steps),
+            "rewards": Column(np.float32, (), steps),
+            "terminations": Column(np.bool_, (), steps),
+            "truncations": Column(np.bool_, (), steps),
+            "optimal_actions": Column(np.float32, action, rows),
+            "log_densities": Column(np.float32, (), rows),
         }
         self._have = set(_INFOS.values())  # those that every episode so far has
         self._told: dict[str, list[int | None]] = {k: [] for k in ("number", "length", "seed", "component")}
         self._findings: list[Finding] = []
 
-    def run(self, found: dict[bytes, int | None]) -> tuple[Episodes, list[Finding]]:
-        """Read every episode; `found` are the links in the file's root."""
-        for number, address in self._places(found):
+    def run(self, places: Iterable[tuple[int, int]], findings: Iterable[Finding]) -> tuple[Episodes, list[Finding]]:
+        """Read the episodes at these places; what is known to be wrong comes first among the findings."""
+        self._findings += findings
+        for number, address in places:
             before = {name: column.used for name, column in self._columns.items()}
             have = set(self._have)
             try:
                 self._read(number, address)
                 continue
-            except _Unsound as fault:
+            except Unsound as fault:
                 finding = Finding(fault.check, number, None, fault.expected, fault.got)
             except hdf5.FAILURES as fault:
                 text = hdf5.one_line(fault)
@@ -141,20 +188,6 @@ class _Reader:
                 column.used = before[name]
         return self._episodes(), self._findings
 
-    def _places(self, found: dict[bytes, int | None]) -> Iterable[tuple[int, int]]:
-        """Number and address of each episode, in order; strays and gaps become findings."""
-        names = [b"episode_%d" % i for i in range(len(found))]
-        strays = sorted(set(found) - set(names))
-        if strays:
-            expected = f"episode_0 to episode_{len(found) - 1} and nothing else"
-            self._findings.append(Finding("episodes", None, None, expected, repr(strays[0].decode(errors="replace"))))
-        for number, name in enumerate(names):
-            address = found.get(name)
-            if address is not None:
-                yield number, address
-            elif name in found:
-                self._findings.append(Finding("links", number, None, "data in this file", "a link to elsewhere"))
-
     def _read(self, number: int, address: int) -> None:
         """Read one episode, or raise what is wrong with it."""
         path = b"episode_%d" % number
@@ -162,14 +195,14 @@ class _Reader:
         stored = {name: self._locate(path, name, group.links) for name in _REQUIRED}
         rewards = stored["rewards"][0]
         if len(rewards) != 1 or rewards[0] < 1:
-            raise _Unsound("rewards", "one number a step, and at least one step", f"shape {rewards}")
+            raise Unsound("rewards", "one number a step, and at least one step", f"shape {rewards}")
         steps = rewards[0]
         for name in _REQUIRED:
             self._fill(name, name, steps, stored[name])
         self._read_infos(path, group.links.get(b"infos"), steps)
         told = group.numbers.get(b"total_steps", steps)
         if told != steps:
-            raise _Unsound("total_steps", f"{steps} (the rewards of the episode)", str(told))
+            raise Unsound("total_steps", f"{steps} (the rewards of the episode)", str(told))
         self._told["number"].append(number)
         self._told["length"].append(steps)
         for key in ("seed", "component"):
@@ -186,19 +219,19 @@ class _Reader:
                 continue
             try:
                 self._fill(f"infos/{name}", column, steps, self._locate(path + b"/infos", name, there))
-            except _Unsound:
+            except Unsound:
                 if self._ours:
                     raise
                 self._have.remove(column)  # some other package's info of the same name
 
-    def _group(self, path: bytes, address: int, kind: bytes) -> _Group:
+    def _group(self, path: bytes, address: int, kind: bytes) -> Group:
         """What a group holds."""
         header = os.pread(self._raw, HEADER_BYTES, address)
         twin = self._names.find(kind, header)
         if twin is not None:
             (linked, numbered), values = twin
             count = len(linked)
-            return _Group(
+            return Group(
                 dict(zip(linked, values[:count], strict=True)),
                 dict(zip(numbered, values[count:], strict=True)),
             )
@@ -206,19 +239,19 @@ class _Reader:
         found = hdf5.links(group)
         links = {name: to for name, to in found.items() if to is not None}
         if len(links) < len(found):  # it could lead anywhere on this machine
-            raise _Unsound("links", f"{kind.decode()} to hold its data itself", "a soft or external link")
+            raise Unsound("links", f"{kind.decode()} to hold its data itself", "a soft or external link")
         told = {name: hdf5.attribute(group, name) for name in _NUMBERS}
         numbers = {name: value for name, value in told.items() if value is not None}
         fields = [link_field(header, *link) for link in links.items()]
         fields += [attribute_field(header, *number) for number in numbers.items()]
         self._names.learn(kind, header, fields, (tuple(links), tuple(numbers)))
-        return _Group(links, numbers)
+        return Group(links, numbers)
 
     def _locate(self, path: bytes, name: str, links: dict[bytes, int]) -> _Located:
         """Shape of a dataset in a group, and how to read it."""
         key = name.encode()
         if key not in links:
-            raise _Unsound(name, "a dataset", "none")
+            raise Unsound(name, "a dataset", "none")
         header = os.pread(self._raw, HEADER_BYTES, links[key])
         twin = self._shapes.find(key, header)
         if twin is not None:
@@ -227,7 +260,7 @@ class _Reader:
         try:
             stored = hdf5.open_stored(self._file, path + b"/" + key, kind)
         except ValueError as fault:
-            raise _Unsound(name, "numbers stored in this file", hdf5.one_line(fault)) from None
+            raise Unsound(name, "numbers stored in this file", hdf5.one_line(fault)) from None
         if stored.offset is None:
             return stored.shape, stored
         size = int(np.prod(stored.shape)) * np.dtype(kind).itemsize
@@ -241,12 +274,16 @@ class _Reader:
         rows = steps if column in _STEP else steps + 1
         if shape != (rows, *target.width):
             why = "" if column in _STEP else f" (one row more than the {steps} steps)"
-            raise _Unsound(name, f"shape {(rows, *target.width)}{why}", f"{shape}")
+            raise Unsound(name, f"shape {(rows, *target.width)}{why}", f"{shape}")
+        self._take(name, target, rows, source)
+
+    def _take(self, name: str, target: Column, rows: int, source: int | hdf5.Stored) -> None:
+        """Read the rows of one array of an episode."""
         array = target.extend(rows)
         if isinstance(source, hdf5.Stored):
             source.read_into(array)
         elif source + array.nbytes > self._size or os.preadv(self._raw, [array.data], source) != array.nbytes:
-            raise _Unsound(name, f"{array.nbytes} bytes at {source}", f"a file of {self._size}")
+            raise Unsound(name, f"{array.nbytes} bytes at {source}", f"a file of {self._size}")
 
     def _episodes(self) -> Episodes:
         """What was read."""

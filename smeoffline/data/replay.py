@@ -15,31 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from smeoffline.data.episodes import Episodes
+from smeoffline.data.exploration import phi
+from smeoffline.data.mismatch import TOLERANCE, Mismatch, differing
 from smeoffline.sme.arrays import Bools, Doubles, Floats, Ints
 from smeoffline.sme.episode import shaping_reward
 from smeoffline.sme.model import REWARD_OFFSET, REWARD_SLOPE, Sme, score
 
-TOLERANCE = 1e-4  # between processors, of one step
 _PART_STEPS = 2**17  # recomputed together: bounds memory
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """Rows of one array of a part that don't agree; the first of each episode is what to tell.
-
-    Attributes:
-        check: What was recomputed.
-        episodes: (n,) index of each row's episode in the dataset, not decreasing.
-        steps: (n,) its step.
-        expected: (n,) text.
-        got: (n,) text.
-    """
-
-    check: str
-    episodes: Ints
-    steps: Ints
-    expected: list[str]
-    got: list[str]
 
 
 @dataclass(frozen=True)
@@ -129,15 +111,21 @@ class Replay:
     Args:
         sme: The built task.
         part: Its observations have N_s + 2 channels, its actions N_a.
+
+    Attributes:
+        preactivation: (N + E, N_a), z* of each observation.
+        scores: (N,) in [0, 1], of each action.
     """
 
     def __init__(self, sme: Sme, part: Part) -> None:
         self._sme, self._part, self._task = sme, part, sme.task
         states = np.ascontiguousarray(part.observations[:, : sme.task.state_dim])
         self._states, self._next = states[part.row], states[part.row + 1]
-        self._optimal = sme.optimal_action(states)
+        self.preactivation = sme.preactivation(states)
+        self._optimal = phi(self.preactivation)
+        self.scores = score(part.actions, self._optimal[part.row])
         # The step reward, as two bounds that differ where it lies too near its threshold to say.
-        raw = np.maximum(REWARD_SLOPE * (score(part.actions, self._optimal[part.row]) - REWARD_OFFSET), 0)
+        raw = np.maximum(REWARD_SLOPE * (self.scores - REWARD_OFFSET), 0)
         threshold = sme.task.min_reward
         near = (threshold > 0) & (np.abs(raw - threshold) <= TOLERANCE)
         self._low = np.where((raw > threshold) & ~near, raw, 0).astype(np.float64)
@@ -264,16 +252,4 @@ class Replay:
         self, check: str, expected: npt.NDArray[Any], got: npt.NDArray[Any], episode: Ints, step: Ints
     ) -> Mismatch:
         """Rows of numbers that must agree."""
-        width = expected.reshape(len(expected), -1).shape[1]
-        wanted, found = expected.reshape(-1, width), got.reshape(-1, width)
-        apart = np.abs(wanted - found) > TOLERANCE
-        bad = np.flatnonzero(apart.any(axis=1))
-        channel = apart[bad].argmax(axis=1)
-        where = [f" in channel {j}" if width > 1 else "" for j in channel]
-        return Mismatch(
-            check,
-            self._part.first + episode[bad],
-            step[bad],
-            [f"{wanted[i, j]:.6g}{text}" for i, j, text in zip(bad, channel, where, strict=True)],
-            [f"{found[i, j]:.6g}" for i, j in zip(bad, channel, strict=True)],
-        )
+        return differing(check, expected, got, self._part.first + episode, step)

@@ -11,8 +11,9 @@ from smeoffline.data.findings import Finding
 from smeoffline.data.generate import env_spec
 from smeoffline.data.recipe import Recipe
 from smeoffline.data.reference import reference_returns, references
+from smeoffline.data.regeneration import Regeneration
 from smeoffline.data.rollout import Rollout
-from smeoffline.errors import PolicyError, SpecError
+from smeoffline.errors import SpecError
 
 SCORE_TOLERANCE = 1e-4
 # Returns of killed or shaped episodes come from trajectories, which part between processors; their means hardly do.
@@ -28,23 +29,41 @@ def against_recipe(metadata: Mapping[str, Any], provenance: Mapping[str, Any]) -
         metadata: Minari's `metadata.json`.
         provenance: The `smeoffline` object in it.
     """
+    recipe, findings = stated_recipe(provenance)
+    yield from findings
+    if recipe is not None:
+        ready = Regeneration(recipe, recipe.task.build())
+        yield from against_rollout(metadata, provenance, ready, reference_returns(ready.rollout))
+
+
+def stated_recipe(provenance: Mapping[str, Any]) -> tuple[Recipe | None, list[Finding]]:
+    """The recipe in the metadata, None where it can't be used, and what is wrong with it."""
     tables = {key: provenance.get(key) for key in ("task", "behavior", "dataset")}
     try:
         recipe = Recipe.from_dict(tables)
     except SpecError as fault:
-        yield _finding("recipe", "a recipe that can be used", str(fault))
-        return
+        return None, [_finding("recipe", "a recipe that can be used", str(fault))]
     for key, value in recipe.to_dict().items():
         if tables[key] != value:
-            yield _finding("recipe", f"{key} with all its fields, {value}", tables[key])
-            return
-    yield from _environment(metadata, recipe)
-    try:
-        rollout = Rollout.prepare(recipe)
-    except PolicyError:  # the file of base `policy` is elsewhere; its hash in the recipe is all there is
-        return
-    yield from _scores(provenance.get("scores"), rollout)
-    yield from _returns(metadata, rollout)
+            return recipe, [_finding("recipe", f"{key} with all its fields, {value}", tables[key])]
+    return recipe, []
+
+
+def against_rollout(
+    metadata: Mapping[str, Any], provenance: Mapping[str, Any], ready: Regeneration, returns: tuple[float, float]
+) -> Iterator[Finding]:
+    """The environment, the reference scores and returns that follow from a recipe.
+
+    Args:
+        metadata: Minari's `metadata.json`.
+        provenance: The `smeoffline` object in it.
+        ready: The recipe; its scores are left out where the file of base `policy` is elsewhere.
+        returns: Of random and of optimal actions.
+    """
+    yield from _environment(metadata, ready.recipe)
+    if not ready.missing:
+        yield from _scores(provenance.get("scores"), ready.rollout)
+    yield from _returns(metadata, returns)
 
 
 def _environment(metadata: Mapping[str, Any], recipe: Recipe) -> Iterator[Finding]:
@@ -75,9 +94,9 @@ def _scores(stated: Any, rollout: Rollout) -> Iterator[Finding]:
             yield _finding("scores", f"{key} {wanted:.6g}", found)
 
 
-def _returns(metadata: Mapping[str, Any], rollout: Rollout) -> Iterator[Finding]:
+def _returns(metadata: Mapping[str, Any], returns: tuple[float, float]) -> Iterator[Finding]:
     """Minari's reference returns, recomputed."""
-    for key, wanted in zip(("ref_min_score", "ref_max_score"), reference_returns(rollout), strict=True):
+    for key, wanted in zip(("ref_min_score", "ref_max_score"), returns, strict=True):
         found = metadata.get(key)
         number = float(found) if isinstance(found, (int, float)) and abs(found) < LARGEST_RETURN else math.nan
         if not abs(number - wanted) <= RETURN_TOLERANCE * max(1.0, abs(wanted)):  # also where it is no number
