@@ -22,7 +22,7 @@ define newline
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types wheel bench clean
+.PHONY: help demo test lint format types docs wheel bench clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -56,6 +56,9 @@ format: $(READY) ## apply the format, and the fixes that are safe
 types: $(READY) ## check types, strictly
 	$(BIN)/mypy
 
+docs: $(READY) ## build the documentation into site; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
 wheel: $(READY) ## build the wheel and the source distribution into dist
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
@@ -64,7 +67,7 @@ bench: $(READY) ## measure speed against today's tools, as ratios
 	$(BIN)/python benchmarks/run.py
 
 clean: ## remove what was built, .venv and .demo too
-	rm -rf $(VENV) .demo dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .demo dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # pip repairs a half-made .venv, so an interrupted set-up is simply run again.
 $(READY): pyproject.toml constraints.txt
@@ -75,5 +78,5 @@ ifneq ($(TORCH_INDEX),)
 	$(PIP) --no-deps --index-url '$(TORCH_INDEX)' torch
 endif
 	$(PIP) hatchling torch
-	$(PIP) --no-build-isolation --editable '.[dev]'
+	$(PIP) --no-build-isolation --editable '.[dev,docs]'
 	@touch $@

@@ -34,17 +34,25 @@ class Journal:
         Raises:
             OSError: The file system refuses, such as a full disk; the file is as it was.
         """
-        line = result.to_line().encode() + b"\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            before = os.fstat(descriptor).st_size
-            written = os.write(descriptor, line)  # one write: killed processes leave all of it or nothing
-            if written != len(line):
-                os.ftruncate(descriptor, before)
-                raise OSError(28, "No space left on device", str(self.path))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        append_line(self.path, result.to_line().encode())
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add a line to a file, which may not exist yet; when this returns, a crash of the machine no longer loses it.
+
+    Raises:
+        OSError: The file system refuses, such as a full disk; the file is as it was.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        before = os.fstat(descriptor).st_size
+        written = os.write(descriptor, line + b"\n")  # one write: killed processes leave all of it or nothing
+        if written != len(line) + 1:
+            os.ftruncate(descriptor, before)
+            raise OSError(28, "No space left on device", str(path))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

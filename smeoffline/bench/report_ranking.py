@@ -148,7 +148,7 @@ def compare(table: ScoreTable) -> RankingPanel:
     iqm = {a: stratified(table.strata(a), _pooled_iqm) for a in table.values}
     order = tuple(sorted(table.values, key=lambda a: (-iqm[a].value, a)))
     wins = {
-        (one, other): stratified(_outcomes(table, one, other), _mean_of_means)
+        (one, other): stratified(_outcomes(table, one, other), mean_of_means)
         for one in order
         for other in order
         if one != other
@@ -167,7 +167,7 @@ def _pooled_iqm(*strata: Doubles, axis: int = -1) -> Any:
     return interquartile_mean(np.concatenate(strata, axis=axis), axis=axis)
 
 
-def _mean_of_means(*strata: Doubles, axis: int = -1) -> Any:
+def mean_of_means(*strata: Doubles, axis: int = -1) -> Any:
     """Mean over datasets of the mean over seeds: each dataset counts the same."""
     return np.mean([stratum.mean(axis=axis) for stratum in strata], axis=0)
 

@@ -6,11 +6,13 @@ from torch's CPU generator; a local generator with the same seed gives the same 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
 from smeoffline.sme import network
-from smeoffline.sme.arrays import Floats, as_rows
+from smeoffline.sme.arrays import Bools, Floats, as_rows
 from smeoffline.sme.blocks import map_rows, single_threaded
 from smeoffline.sme.task import Task
 
@@ -57,8 +59,61 @@ def step_reward(scores: Floats, min_reward: float = 0.0) -> Floats:
     return np.where(raw > np.float32(min_reward), raw, np.float32(0))
 
 
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """All that is random in a task.
+
+    Attributes:
+        initial_state: (N_s,) in [0, 1).
+        weights: W, (N_a, N_s), rows >= 0 that sum to 1.
+        bias: b, (N_s,) in [0, 1).
+        layers: The optimal policy's matrices, (out, in), first to last.
+        signs: (N_s,) of +-1.
+    """
+
+    initial_state: Floats
+    weights: Floats
+    bias: Floats
+    layers: list[torch.Tensor]
+    signs: Floats
+
+    @classmethod
+    def published(cls, task: Task) -> Draws:
+        """From the task's seed, in the published order; signs, which are ours, come last."""
+        generator = torch.Generator().manual_seed(task.seed)
+        initial_state: Floats = torch.rand((1, task.state_dim), generator=generator)[0].numpy()
+        weights = torch.rand((task.action_dim, task.state_dim), generator=generator)
+        weights /= weights.sum(dim=1, keepdim=True)
+        bias: Floats = torch.rand(task.state_dim, generator=generator).numpy()
+        shapes = network.layer_shapes(task.state_dim, task.action_dim, task.complexity)
+        layers = network.draw_layers(shapes, generator)
+        coin = torch.rand(task.state_dim, generator=generator).numpy() < 0.5
+        return cls(initial_state, weights.numpy(), bias, layers, _signs(coin))
+
+    @classmethod
+    def of_stream(cls, task: Task, stream: np.random.Generator) -> Draws:
+        """From a numpy stream, in the same order and of the same distributions; the task's seed is not used."""
+        initial_state = stream.random(task.state_dim, dtype=np.float32)
+        weights = stream.random((task.action_dim, task.state_dim), dtype=np.float32)
+        weights /= weights.sum(axis=1, keepdims=True)
+        bias = stream.random(task.state_dim, dtype=np.float32)
+        shapes = network.layer_shapes(task.state_dim, task.action_dim, task.complexity)
+        layers = network.layers_of_stream(shapes, stream)
+        return cls(initial_state, weights, bias, layers, _signs(stream.random(task.state_dim) < 0.5))
+
+
+def _signs(coin: Bools) -> Floats:
+    """-1 where a coin (N_s,) shows heads, else 1."""
+    return np.where(coin, np.float32(-1), np.float32(1))
+
+
 class Sme:
     """One built task. All methods are batched, numpy float32 in and out.
+
+    Args:
+        task: The spec.
+        stream: Draws the task instead of its seed: one of 2^32 seeds can be found by trying all, a stream of
+            128 secret bits cannot. None for the published task of that seed.
 
     Attributes:
         task: The spec this was drawn from.
@@ -69,24 +124,15 @@ class Sme:
         signs: (N_s,) of +-1, the shaping potential's.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, stream: np.random.Generator | None = None) -> None:
         self.task = task
         # One thread: the QR behind the orthogonal draws may otherwise differ in its last bits.
-        single_threaded(self._draw)
-
-    def _draw(self) -> None:
-        """Draw everything in the published order; signs, which are ours, come last."""
-        task = self.task
-        generator = torch.Generator().manual_seed(task.seed)
-        self.initial_state: Floats = torch.rand((1, task.state_dim), generator=generator)[0].numpy()
-        weights = torch.rand((task.action_dim, task.state_dim), generator=generator)
-        weights /= weights.sum(dim=1, keepdim=True)
-        self.weights: Floats = weights.numpy()
-        self.bias: Floats = torch.rand(task.state_dim, generator=generator).numpy()
-        shapes = network.layer_shapes(task.state_dim, task.action_dim, task.complexity)
-        self.network = network.UniformNetwork(network.draw_layers(shapes, generator))
-        coin = torch.rand(task.state_dim, generator=generator).numpy() < 0.5
-        self.signs: Floats = np.where(coin, np.float32(-1), np.float32(1))
+        drawn = single_threaded(lambda: Draws.published(task) if stream is None else Draws.of_stream(task, stream))
+        self.initial_state = drawn.initial_state
+        self.weights = drawn.weights
+        self.bias = drawn.bias
+        self.signs = drawn.signs
+        self.network = network.UniformNetwork(drawn.layers)
 
     def optimal_action(self, states: Floats) -> Floats:
         """a* = Phi(z*(s)).

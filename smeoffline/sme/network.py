@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 import threading
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from smeoffline.sme.arrays import Doubles
 
 SQRT_HALF = math.sqrt(0.5)
 HIDDEN_WIDTH = 128
@@ -28,6 +31,20 @@ def layer_shapes(state_dim: int, action_dim: int, complexity: int) -> list[tuple
 def draw_layers(shapes: list[tuple[int, int]], generator: torch.Generator) -> list[Tensor]:
     """Orthogonal matrices times sqrt(12), in the published package's order of draws."""
     return [torch.nn.init.orthogonal_(torch.empty(shape), generator=generator) * math.sqrt(12) for shape in shapes]
+
+
+def layers_of_stream(shapes: list[tuple[int, int]], stream: np.random.Generator) -> list[Tensor]:
+    """Orthogonal matrices times sqrt(12), uniformly distributed like those of `draw_layers`, from a numpy stream."""
+    return [torch.from_numpy((_orthogonal(shape, stream) * math.sqrt(12)).astype(np.float32)) for shape in shapes]
+
+
+def _orthogonal(shape: tuple[int, int], stream: np.random.Generator) -> Doubles:
+    """A (rows, columns) matrix whose shorter side's vectors are orthonormal, uniform (Mezzadri 2007, section 5)."""
+    rows, columns = shape
+    normal = stream.standard_normal((max(shape), min(shape)))
+    q, r = np.linalg.qr(normal)
+    q *= np.where(np.diag(r) < 0, -1.0, 1.0)
+    return np.ascontiguousarray(q if rows >= columns else q.T)
 
 
 def phi(z: Tensor) -> Tensor:
