@@ -1,8 +1,8 @@
 """Speed, as ratios measured in one run on this machine: `make bench`, or `python benchmarks/run.py [ROW...]`.
 
 Each row pairs us with today's tool (or with the limit of the machine) and says what the ratio should reach.
-Rows: policy, write, read, generate, train, evaluate, memory. The last generates 10,000,000 transitions, which takes
-1.2 GB of disk.
+Rows: policy, write, read, generate, train, evaluate, install, bundle-memory, memory. The last generates
+10,000,000 transitions, which takes 1.2 GB of disk.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import rows_bundle
 import rows_data
 import rows_train
 from measure import HEADER, Row
@@ -25,6 +26,8 @@ ROWS: dict[str, Callable[[Path], Iterator[Row]]] = {
     "generate": rows_data.generate,
     "train": rows_train.train,
     "evaluate": rows_train.evaluate,
+    "install": rows_bundle.install,
+    "bundle-memory": rows_bundle.memory,
     "memory": rows_data.memory,
 }
 

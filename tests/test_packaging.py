@@ -10,6 +10,7 @@ import tarfile
 import tomllib
 import zipfile
 from email.parser import Parser
+from pathlib import PurePosixPath
 
 import pytest
 from command import ROOT, environment, python
@@ -54,6 +55,11 @@ def test_the_wheel_installs_nothing_else(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"smeoffline", "smeoffline_cli"}
     assert [name for name in wheel.namelist() if name.endswith((".hdf5", ".pyc"))] == []
+    # What the library reads at run time, and no more; beyond this size something was packed by mistake.
+    endings = {".py", ".typed", ".csv", ".toml", ".md", ".txt", ".zip", ".json", ".css", ".js", ".j2"}
+    files = [info for info in wheel.infolist() if ".dist-info/" not in info.filename]
+    assert {PurePosixPath(info.filename).suffix for info in files} - {""} <= endings
+    assert sum(info.file_size for info in files) < 4_000_000
 
 
 def test_the_wheel_says_what_it_is(wheel):
@@ -82,12 +88,27 @@ def test_the_wheel_finds_its_recipes_outside_the_checkout(wheel, tmp_path):
 
 
 def test_the_source_distribution_holds_what_it_is_built_and_tested_from(tmp_path):
-    """Recipes, tests, pins and the Makefile are in the sdist; nothing from a developer's machine is."""
+    """Sources, recipes, tests, docs, examples and pins are in the sdist; nothing from a developer's machine is."""
     with tarfile.open(build("sdist", tmp_path / "sdist")) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"Makefile", "constraints.txt", "tests/command.py", "cli/smeoffline_cli/main.py"} <= names
+    files = {"Makefile", "constraints.txt", "CITATION.cff", "mkdocs.yml", "tests/command.py", "docs/index.md"}
+    examples = {f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py")}
+    assert files | examples | {"cli/smeoffline_cli/main.py"} <= names
+    tops = {name.split("/")[0] for name in names}
+    folders = {"smeoffline", "cli", "datasets", "tests", "benchmarks", "examples", "docs"}
+    assert {top for top in tops if (ROOT / top).is_dir()} == folders  # no reports, runs or virtual environment
+    assert [name for name in names if name.endswith((".hdf5", ".pyc", ".onnx"))] == []
     assert any(name.startswith("datasets/") for name in names)
     assert [name for name in names if name.split("/")[0].startswith(".") and name != ".gitignore"] == []
+
+
+def test_the_citation_is_of_this_version():
+    """CITATION.cff names the version of the source, its license, and the paper."""
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    version = python("import smeoffline; print(smeoffline.__version__)").strip()
+    assert f"\nversion: {version}\n" in cited
+    assert f"\nlicense: {PROJECT['license']}\n" in cited
+    assert "arXiv:2603.06252" in cited
 
 
 def test_every_dependency_is_pinned():

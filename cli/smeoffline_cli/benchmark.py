@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import complete, options
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("benchmark")
-@click.argument("suite")
+@click.argument("suite", shell_complete=complete.suites)
 @click.option("--out", required=True, metavar="DIR", help="Folder for the results, data and runs.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Seeds, instead of the suite's.")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Training steps, instead of the suite's.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import complete, options
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.progress import progress_bar
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 @click.command("generate")
 @options.field_options("task", "behavior", "recipe")
-@click.option("--recipe", metavar="FILE", help="A recipe file (TOML), or the name of a shipped recipe.")
+@click.option(
+    "--recipe",
+    metavar="FILE",
+    help="A recipe file (TOML), or the name of a shipped recipe.",
+    shell_complete=complete.recipes,
+)
 @click.option("--overwrite", is_flag=True, help="Replace the dataset if it exists.")
 @options.workers_option
 @options.json_option

@@ -21,11 +21,24 @@ COMMANDS = {
     "inspect": "Audit a dataset and describe it.",
     "train": "Train an algorithm on a dataset, with exact resume.",
     "evaluate": "Score a trained policy against the known optimum.",
+    "ope": "Estimate policies from a dataset, beside their true values.",
     "benchmark": "Train and evaluate every cell of a suite.",
     "report": "Make tables and figures from the results of a benchmark.",
+    "leaderboard": "Submit, score, verify and rank algorithms by their actions.",
+    "bundle": "Pack, verify and install datasets as one file.",
+    "plot": "Draw a task, behaviors, a dataset or a run.",
+    "doctor": "Check the installation, and say what to fix.",
 }
 # What decides the bytes of a dataset or the steps of a training run.
 MATTERS = ("torch", "numpy", "minari", "h5py", "gymnasium", "d3rlpy", "onnxruntime")
+# Every variable that the program looks at; a test compares it with the source.
+ENVIRONMENT = """\b
+Environment:
+  MINARI_DATASETS_PATH  Where datasets live.  [default: ~/.minari/datasets]
+  OMP_NUM_THREADS       At most so many cores are used.
+  NO_COLOR              If set, no colors; there are none outside a terminal anyway.
+  _SME_OFFLINE_COMPLETE bash_source, zsh_source or fish_source prints the
+                        shell's completion script instead of running."""
 
 
 class Program(click.Group):
@@ -43,6 +56,8 @@ class Program(click.Group):
             if not isinstance(command, click.Command):
                 raise TypeError(f"smeoffline_cli.{cmd_name}.command is no click command")
             return command
+        if ctx.resilient_parsing:  # a shell completes; it can show no error
+            return None
         near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
         if near:
             ctx.fail(f"no such command: {cmd_name!r}; did you mean {near[0]!r}?")
@@ -95,7 +110,7 @@ def _version(distribution: str) -> str:
 @click.command(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Datasets live where minari keeps them: $MINARI_DATASETS_PATH, or ~/.minari/datasets.",
+    epilog=ENVIRONMENT,
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_versions, help="Show versions.")
 def program() -> None:

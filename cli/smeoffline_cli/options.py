@@ -7,12 +7,14 @@ of the library is imported to show help. A test compares the defaults told here 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
+
+from smeoffline_cli import complete
 
 Decorated = Callable[..., Any]
 
@@ -91,15 +93,15 @@ def workers_option(command: Decorated) -> Decorated:
 
 def dataset_argument(command: Decorated) -> Decorated:
     """`DATASET`, an id or a folder."""
-    return click.argument("dataset")(command)
+    return click.argument("dataset", shell_complete=complete.datasets)(command)
 
 
-def field_options(*owners: str) -> Callable[[Decorated], Decorated]:
-    """One option for every field of these owners, None where it is not typed."""
+def field_options(*owners: str, names: Collection[str] | None = None) -> Callable[[Decorated], Decorated]:
+    """One option for every field of these owners (or for those of these names), None where it is not typed."""
 
     def decorate(command: Decorated) -> Decorated:
         for field in reversed(FIELDS):
-            if field.owner in owners:
+            if field.owner in owners and (names is None or field.name in names):
                 text = f"{field.help}  [default: {field.default}]"
                 option = click.option(field.flag, field.parameter, type=field.kind, default=None, help=text)
                 command = option(command)
@@ -113,7 +115,7 @@ def typed_fields(ctx: click.Context, owner: str) -> dict[str, Any]:
     return {
         field.name: ctx.params[field.parameter]
         for field in FIELDS
-        if field.owner == owner and _typed(ctx, field.parameter)
+        if field.owner == owner and field.parameter in ctx.params and _typed(ctx, field.parameter)
     }
 
 

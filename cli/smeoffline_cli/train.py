@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import complete, options
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.progress import progress_bar
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     "--algo",
     required=True,
     metavar="NAME",
+    shell_complete=complete.algorithms,
     help="bc, iql, td3plusbc, ... (any continuous-action algorithm of d3rlpy), or your own as module:function.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws weights and batches.")
