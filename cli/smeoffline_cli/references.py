@@ -9,24 +9,16 @@ import click
 
 from smeoffline_cli.output import cell, emit_table
 
-# Key in a result -> (row, what it means).
-ROWS = {
-    "optimal_score": ("optimal", "the optimum, known in every state"),
-    "clone_mean_score": ("clone mean", "perfect imitation by least squares"),
-    "clone_median_score": ("clone median", "perfect imitation by least absolute error"),
-    "behavior_score": ("behavior", "what the dataset shows"),
-    "random_score": ("random", "uniform actions"),
-}
-NO_HEADROOM = 0.02  # below this, gains over imitation are not reported: they would be noise
-
 
 def emit_references(record: Mapping[str, Any], *, explores: bool) -> None:
     """Print the reference scores, best first, and what they leave to learn.
 
     Args:
-        record: Holds the keys of `ROWS`, `headroom`, and `approximate` (whether the clone rows are).
+        record: Holds the keys of the library's `ROWS`, `headroom`, and `approximate` (whether the clone rows are).
         explores: Whether a state can show more than one action.
     """
+    from smeoffline.data.reference import ROWS  # loaded by whatever made the record; help does without
+
     known = [(record[key], *ROWS[key]) for key in ROWS if isinstance(record.get(key), (int, float))]
     known.sort(key=lambda row: -row[0])
     emit_table(["reference", "score", ""], [(name, score, meaning) for score, name, meaning in known])
@@ -38,7 +30,9 @@ def emit_references(record: Mapping[str, Any], *, explores: bool) -> None:
 
 def lesson(headroom: float, *, explores: bool) -> str:
     """What kind of dataset this is: what it leaves to learn, and from what."""
-    if headroom < NO_HEADROOM:
+    from smeoffline.data.reference import MIN_HEADROOM  # as above
+
+    if headroom < MIN_HEADROOM:
         return "imitation alone all but reaches the optimum; gains over it would be noise"
     if not explores:
         return "left by the best imitation; but no state shows two actions, so rewards can tell little"

@@ -9,16 +9,10 @@ from typing import Any
 
 from smeoffline.bench.audit_figures import Plate, plates
 from smeoffline.data.audit import Inspection
+from smeoffline.data.reference import ROWS
 
 LISTED = 200  # findings on the page
 LONGEST = 200  # characters of a text from a dataset
-ROWS = {
-    "optimal_score": ("optimal", "the optimum, known in every state"),
-    "clone_mean_score": ("clone mean", "perfect imitation by least squares"),
-    "clone_median_score": ("clone median", "perfect imitation by least absolute error"),
-    "behavior_score": ("behavior", "what the dataset shows"),
-    "random_score": ("random", "uniform actions"),
-}
 MEASURES = {
     "trajectory_quality": "trajectory quality: 0 is the return of random actions, 1 the optimum's",
     "headroom": "headroom: what the best imitation leaves to learn",

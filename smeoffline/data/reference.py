@@ -20,6 +20,15 @@ from smeoffline.data.rollout import Rollout, rows_per_block
 from smeoffline.sme import probes
 from smeoffline.sme.arrays import Doubles, Floats
 
+# Key in a record -> (row, what it means), best first.
+ROWS = {
+    "optimal_score": ("optimal", "the optimum, known in every state"),
+    "clone_mean_score": ("clone mean", "perfect imitation by least squares"),
+    "clone_median_score": ("clone median", "perfect imitation by least absolute error"),
+    "behavior_score": ("behavior", "what the dataset shows"),
+    "random_score": ("random", "uniform actions"),
+}
+MIN_HEADROOM = 0.02  # below it, gains over imitation are not reported: they would be noise
 BISECTIONS = 40  # halvings of [0, 1] for a mixture's median: below float64's resolution of a score
 
 

@@ -11,9 +11,8 @@ from smeoffline.bench.leaderboard.entry import Entry
 from smeoffline.bench.leaderboard.flags import flags, kind
 from smeoffline.bench.leaderboard.lines import SELF_REPORTED, Line
 from smeoffline.bench.leaderboard.place_score import PlaceScore, Scores
-from smeoffline.data.reference import references
+from smeoffline.data.reference import MIN_HEADROOM, references
 from smeoffline.data.rollout import Rollout
-from smeoffline.score.evaluate import MIN_HEADROOM
 from smeoffline.sme.arrays import Floats
 from smeoffline.sme.model import score
 
