@@ -142,9 +142,10 @@ class EpisodeReader:
     Args:
         opened: The data file.
         header: See `read_episodes`.
+        episodes: How many will be read, as a hint like those in the header; None for all.
     """
 
-    def __init__(self, opened: Opened, header: Header) -> None:
+    def __init__(self, opened: Opened, header: Header, episodes: int | None = None) -> None:
         self._file = opened.file
         self._raw = opened.raw
         self._size = os.fstat(opened.raw).st_size
@@ -154,6 +155,8 @@ class EpisodeReader:
         observation, action = (header.observation_dim,), (header.action_dim,)
         per_step = 4 * (header.observation_dim + header.action_dim + 1) + 2
         steps = min(header.steps, self._size // per_step)  # a claim that the file can't hold is not believed
+        if episodes is not None:
+            steps = steps * min(episodes, header.episodes) // max(1, header.episodes)
         rows = steps + min(header.episodes, steps)
         self._columns = {
             "observations": Column(np.float32, observation, rows),
