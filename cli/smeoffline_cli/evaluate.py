@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from smeoffline_cli import options
+from smeoffline_cli.critics import draw_critics, emit_critics, emit_critics_beside
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json, emit_table
 from smeoffline_cli.progress import progress_bar
@@ -41,29 +42,52 @@ BESIDE = ("score_wd", "rl_gain", "improvement", "score_ood")
 @click.option("--dataset", metavar="DATASET", help="Whose task and behavior to measure by (a run knows its own).")
 @click.option("--probes", type=int, default=10_000, show_default=True, help="Probe states of each kind.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws probes and episodes.")
+@click.option("--values", is_flag=True, help="Compare a run's critics with Q*, and with Q of its policy.")
+@click.option("--figure", type=click.Path(path_type=Path), metavar="FILE.svg", help="With --values: draw them there.")
 @options.json_option
-def command(targets: tuple[str, ...], dataset: str | None, probes: int, seed: int, as_json: bool) -> None:
+def command(
+    targets: tuple[str, ...],
+    dataset: str | None,
+    probes: int,
+    seed: int,
+    values: bool,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
     """Score a trained policy against the known optimum.
 
     Takes runs, or policies in ONNX files.
     Scores are 1 - mean |action - optimal action|. A run's evaluation is also written to RUN/evaluation.json.
     Evaluated twice, it gives the same numbers. Several runs on one dataset are shown in one table, the
     reference rows among them.
+
+    With --values the critics of a run of a value-based algorithm are compared with Q*, which is exact, and with
+    Q of its own policy, which is measured by rollouts (half a minute).
     """
+    if figure is not None and not values:
+        raise click.UsageError("--figure shows critics: give --values too")
+    if figure is not None and not figure.absolute().parent.is_dir():  # now, not when all is computed
+        raise click.UsageError(f"--figure: there is no folder {figure.parent}")
     with interruption.at_once():  # nothing is written yet
         from smeoffline.score.runs import evaluate
 
-    records = []
+    evaluations = []
     with progress_bar("evaluating", "policies") as progress:
         for target in targets:
-            records.append(evaluate(target, dataset=dataset, n_probes=probes, seed=seed).to_dict())
-            progress(len(records), len(targets))
+            evaluations.append(evaluate(target, dataset=dataset, n_probes=probes, seed=seed, values=values))
+            progress(len(evaluations), len(targets))
+    if figure is not None:
+        draw_critics(figure, {_name(t): e.values for t, e in zip(targets, evaluations, strict=True)})
+    records = [e.to_dict() for e in evaluations]
     if len(records) > 1:
         _emit_several(targets, records, as_json=as_json)
     elif as_json:
         emit_json(records[0])
     else:
         _show(records[0])
+        if values:
+            click.echo()
+            emit_critics(records[0]["values"])
 
 
 def _show(record: Mapping[str, Any]) -> None:
@@ -94,6 +118,9 @@ def _emit_several(targets: Sequence[str], records: Sequence[Mapping[str, Any]], 
     if all(r[key] == first[key] for r in records for key in BESIDE_ROWS):
         rows += [_reference(first, key, name) for key, name in BESIDE_ROWS.items()]
     emit_table(["", *BESIDE], sorted(rows, key=lambda row: -row[1]))
+    if "values" in first:
+        click.echo()
+        emit_critics_beside({_name(t): r["values"] for t, r in zip(targets, records, strict=True)})
 
 
 def _reference(record: Mapping[str, Any], key: str, name: str) -> tuple[Any, ...]:

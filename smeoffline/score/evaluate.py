@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smeoffline.data.acting import Policy, PolicyActor
 from smeoffline.data.recipe import Recipe
-from smeoffline.data.reference import references
+from smeoffline.data.reference import MIN_HEADROOM, references
 from smeoffline.data.rollout import Rollout
 from smeoffline.data.streams import fresh_seeds
 from smeoffline.errors import PolicyError
@@ -18,9 +18,11 @@ from smeoffline.sme.arrays import Floats
 from smeoffline.sme.model import score
 from smeoffline.sme.task import SEED_LIMIT, whole_number
 
+if TYPE_CHECKING:
+    from smeoffline.score.critic_records import CriticValues
+
 SCHEMA = 1
 EPISODES = 100  # of the behavior for score_data, of the policy for score_rollout
-MIN_HEADROOM = 0.02  # below it, rl_gain would divide noise by almost nothing
 MIN_ROOM = 1e-3  # below it, normalized improvement is null
 CURVE_BINS = 10
 CHUNK = 16_384  # rows a policy is asked for at once, so that a large one needs little memory
@@ -66,6 +68,7 @@ class Evaluation:
         ood_curve: Score by distance from the cube.
         probes: Probes of each kind.
         seed: What drew probes and episodes.
+        values: A run's critics beside the truth; None, and not in the record, unless they were asked for.
     """
 
     schema: int
@@ -91,10 +94,13 @@ class Evaluation:
     ood_curve: tuple[CurvePoint, ...]
     probes: int
     seed: int
+    values: CriticValues | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values by the names of the fields."""
-        return {**asdict(self), "ood_curve": [asdict(point) for point in self.ood_curve]}
+        record = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "values"}
+        record["ood_curve"] = [asdict(point) for point in self.ood_curve]
+        return record if self.values is None else {**record, "values": self.values.to_dict()}
 
 
 def evaluate_policy(

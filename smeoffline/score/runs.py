@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smeoffline.data import folders, metadata
 from smeoffline.data.acting import Policy
 from smeoffline.data.policy_file import OnnxPolicy, load_policy
 from smeoffline.data.recipe import Recipe
-from smeoffline.errors import DatasetError, PolicyError, SpecError
+from smeoffline.errors import DatasetError, PolicyError, SpecError, TrainingError
+from smeoffline.score.critics import critic_values
 from smeoffline.score.evaluate import Evaluation, evaluate_policy
 from smeoffline.sme import probes
+from smeoffline.sme.values import check_exact
+from smeoffline.train.algorithms import ALGORITHMS
 from smeoffline.train.files import write_atomically
+from smeoffline.train.record import RunRecord
 from smeoffline.train.run_folder import open_run
+
+if TYPE_CHECKING:
+    from smeoffline.train.trainer import Learner
 
 FILE = "evaluation.json"
 
@@ -25,6 +33,7 @@ def evaluate(
     dataset: str | Path | None = None,
     n_probes: int = probes.DEFAULT_PROBES,
     seed: int = probes.DEFAULT_SEED,
+    values: bool = False,
 ) -> Evaluation:
     """Score a run, a policy's file, or a policy in memory.
 
@@ -34,6 +43,7 @@ def evaluate(
         dataset: Whose task and behavior the scores refer to: an id or a folder. A run knows its own.
         n_probes: Probes of each kind.
         seed: In [0, 2^32).
+        values: Also compare the run's critics with the truth (see `critics`); half a minute more.
 
     Returns:
         The same numbers each time.
@@ -41,8 +51,14 @@ def evaluate(
     Raises:
         DatasetError: There is no such dataset, or it is not an SME, so that nobody knows its optimum.
         PolicyError: No policy there, not one, or one of other dimensions.
-        TrainingError: The run is not finished, or its record is damaged.
+        TrainingError: The run is not finished, its record is damaged, or it has no critics to compare.
+        SpecError: Critics were asked for where there is no run, or where Q* is not known.
     """
+    if values and (callable(target) or not Path(target).is_dir()):
+        raise SpecError(
+            "evaluate: critics are in a run's checkpoint, and a policy alone has none; give the run's folder, "
+            "or leave out --values"
+        )
     if callable(target):
         return evaluate_policy(target, recipe_of(_needed(dataset)), n_probes=n_probes, seed=seed)
     path = Path(target)
@@ -55,7 +71,13 @@ def evaluate(
     found = dataset if dataset is not None else _dataset_of_run(record.dataset_id, record.dataset_path)
     recipe = recipe_of(found)
     check_fits(policy, recipe)
+    learner = _critics(path, record, recipe) if values else None
     evaluation = evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
+    if learner is not None:
+        compared = critic_values(
+            learner.values, policy, recipe, discount=_discount(record), n_probes=n_probes, seed=seed
+        )
+        evaluation = replace(evaluation, values=compared)
     text = json.dumps(evaluation.to_dict(), indent=2, allow_nan=False) + "\n"
     write_atomically(path / FILE, text.encode())
     return evaluation
@@ -80,6 +102,32 @@ def recipe_of(dataset: str | Path) -> Recipe:
         return Recipe.from_dict(tables)
     except SpecError as fault:
         raise DatasetError(f"dataset {header.id!r}: its metadata can't be used: {fault}") from None
+
+
+def _critics(run: Path, record: RunRecord, recipe: Recipe) -> Learner:
+    """The networks of a run whose critics can be compared with the truth.
+
+    Raises:
+        TrainingError: Its algorithm has no critics, or is not one of ours, whose critics nobody knows.
+        SpecError: Q* is not known for this task or discount.
+    """
+    algorithm = ALGORITHMS.get(record.algorithm)
+    if algorithm is None:
+        raise TrainingError(
+            f"run {run}: {record.algorithm} is your own algorithm, of which only the policy is kept; "
+            "evaluate it without --values"
+        )
+    if not algorithm.values:
+        raise TrainingError(f"run {run}: {algorithm.name} has no critic; evaluate it without --values")
+    check_exact(recipe.task, _discount(record))
+    from smeoffline.train.shipped_run import load_learner  # d3rlpy takes 2 s
+
+    return load_learner(run)
+
+
+def _discount(record: RunRecord) -> float:
+    """What a run's critics were trained with."""
+    return float(record.hyperparameters["gamma"])
 
 
 def _needed(dataset: str | Path | None) -> str | Path:
