@@ -42,8 +42,9 @@ demo: $(READY) ## generate two datasets into .demo, train BC, IQL and TD3+BC on 
 	@echo '== What they learned, beside what needs no training =='
 	$(call demonstrate,evaluate $(foreach algo,$(DEMO_ALGOS),.demo/runs/$(subst /,-,$(DEMO_DATASET))--$(algo)-s0))
 
+# Each file's tests run in one process, since they share what is costly to make.
 test: $(READY) ## run every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(READY) ## check style and format
 	$(BIN)/ruff check .
