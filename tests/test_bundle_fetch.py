@@ -207,8 +207,20 @@ def test_a_download_never_fills_the_disk(server, minari_root, monkeypatch, path)
     assert everything(minari_root) == {}
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x.zip", "doi:10.1/x://y", "http://",
-                                 "https:///x", "http://[/x", "http://a b/x", "http://" + "a" * 300 + "/x", "http://\ud800/"])  # fmt: skip
+NO_URLS = (
+    "file:///etc/passwd",
+    "ftp://127.0.0.1/x.zip",
+    "doi:10.1/x://y",
+    "http://",
+    "https:///x",
+    "http://[/x",
+    "http://a b/x",
+    f"http://{'a' * 300}/x",
+    "http://\ud800/",
+)
+
+
+@pytest.mark.parametrize("url", NO_URLS, ids=ascii)
 def test_a_url_that_cannot_be_fetched_is_told(url, minari_root):
     """Only http and https are fetched; anything else, or what is no URL, is one line."""
     with pytest.raises(BundleError) as told:

@@ -116,6 +116,8 @@ def find_sources(places: Sequence[str], sha256: str | None) -> list[Source]:
         known = {entry.name: entry for entry in registered()}
         if place not in known:
             names = ", ".join(known)
-            raise BundleError(f"{place!r}: no such file, and no bundle of that name (known: {names}){nearest(place, known)}")
+            raise BundleError(
+                f"{place!r}: no such file, and no bundle of that name (known: {names}){nearest(place, known)}"
+            )
         found += known[place].sources if wanted is None else [Source(s.place, wanted) for s in known[place].sources]
     return found
