@@ -125,8 +125,15 @@ def ranking_figure(panel: RankingPanel, looks: Looks) -> Figure:
     left = figure.add_axes((label / WIDTH, 0.5 / total, width / WIDTH, height / total))
     right = figure.add_axes((start / WIDTH, 0.5 / total, (WIDTH - start - 0.1) / WIDTH, height / total))
     _means(left, panel, looks, names if names else panel.algorithms)
-    _wins(right, panel, ranks if ranks else panel.algorithms, digits=2 if (WIDTH - start) / n > 0.4 else 1)
+    _wins(right, panel, ranks if ranks else panel.algorithms, digits=_digits((WIDTH - start) / n))
     return figure
+
+
+def _digits(width: float) -> int | None:
+    """The digits of a probability for which a cell of so many inches has room; None where it has room for no number."""
+    if width < 0.3:
+        return None
+    return 2 if width > 0.4 else 1
 
 
 def _means(ax: Axes, panel: RankingPanel, looks: Looks, names: Sequence[str]) -> None:
@@ -160,7 +167,7 @@ def _means(ax: Axes, panel: RankingPanel, looks: Looks, names: Sequence[str]) ->
     ax.set_xlabel("0 = imitation, 1 = optimal")
 
 
-def _wins(ax: Axes, panel: RankingPanel, names: Sequence[str], *, digits: int) -> None:
+def _wins(ax: Axes, panel: RankingPanel, names: Sequence[str], *, digits: int | None) -> None:
     """The probability that the row beats the column."""
     for i, one in enumerate(panel.algorithms):
         for j, other in enumerate(panel.algorithms):
@@ -172,13 +179,16 @@ def _wins(ax: Axes, panel: RankingPanel, names: Sequence[str], *, digits: int) -
     ax.set_xticks(range(n), names)
     ax.set_yticks(range(n), names)
     _bare(ax)
-    ax.set_title("P(row beats column)", fontweight="bold")
+    # Without numbers the colors have to be told.
+    ax.set_title("P(row beats column)" if digits is not None else "blue: row beats column", fontweight="bold")
 
 
-def _win(ax: Axes, x: float, y: float, found: Estimate, digits: int) -> None:
-    """One cell; bold where the interval excludes one half."""
+def _win(ax: Axes, x: float, y: float, found: Estimate, digits: int | None) -> None:
+    """One cell; bold where the interval excludes one half, without a number where there is no room."""
     color = shade(found.value - 0.5, 0.5)
     ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor="white", linewidth=1.2))
+    if digits is None:
+        return
     clear = found.low is not None and found.high is not None and not found.low <= 0.5 <= found.high
     weight = "bold" if clear else "normal"
     text = f"{found.value:.{digits}f}"
