@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 
 import pytest
 from command import ROOT, SMALL, invoke
@@ -47,6 +48,38 @@ def test_the_python_in_the_readme_runs(tmp_path, monkeypatch):
     names = {"__name__": "readme"}
     for block in PYTHON:
         exec(compile(block, "README.md", "exec", dont_inherit=True), names)  # noqa: S102 - it is our own
+
+
+def result(name, key):
+    """The mean of a number over the seeds of reports/algorithms, for a row of the README's table."""
+    text = (ROOT / "reports" / "algorithms" / "results.jsonl").read_text(encoding="utf-8")
+    cells = [cell for cell in map(json.loads, text.splitlines()) if cell["status"] == "done"]
+    plain = name.lower().replace("+", "plus")
+    algo, variant = ("plas", "warmup1000") if plain.startswith("plas") else (plain, None)
+    if name.startswith("*"):  # a reference row; the same for every algorithm
+        algo, base = "bc", {"over": "behavior_score", "gain": "imitation_score"}.get(key)
+        found = [
+            (c["evaluation"][f"{name.strip('*')}_score"], c["evaluation"].get(base, 0))
+            for c in cells
+            if c["algo"] == algo
+        ]
+        assert len(found) == 3
+        return statistics.fmean(value - less for value, less in found)
+    field = {"score": "score_wd", "over": "improvement", "gain": "rl_gain"}[key]
+    found = [c["evaluation"][field] for c in cells if (c["algo"], c["variant"]) == (algo, variant)]
+    assert len(found) == 3
+    return statistics.fmean(found)
+
+
+def test_the_results_in_the_readme_are_those_of_the_report():
+    """Each number of the table is the mean over the seeds of the committed results, best row first."""
+    rows = re.findall(r"^\| (\S.*?) \| ([\d.]+) \| (\S+) \| (\S+) \|$", README, flags=re.MULTILINE)
+    assert len(rows) >= 10
+    for name, *told in rows:
+        numbers = [float(text.replace("−", "-")) for text in told]
+        assert numbers == pytest.approx([result(name, key) for key in ("score", "over", "gain")], abs=5.1e-4), name
+    scores = [float(score) for _, score, *_ in rows]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_the_algorithm_in_the_readme_is_the_example():
