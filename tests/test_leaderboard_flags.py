@@ -112,13 +112,14 @@ def test_the_kind_of_a_dataset_follows_from_its_behaviors(behaviors, expected):
 
 
 def test_v1_has_what_its_rules_promise():
-    """Twelve datasets that can teach and the two controls; delayed rewards, shaping, a mixture and a small one."""
+    """Twelve datasets that can teach and two controls; delayed rewards, shaping, a mixture, a small one, two bases."""
     recipes = Suite.load("v1").datasets
     kinds = [kind(recipe) for recipe in recipes]
     assert (kinds.count(KIND_INFORMED), kinds.count(NO_HEADROOM), kinds.count(NO_INFORMATION)) == (12, 1, 1)
     assert any(recipe.task.reward_every > 1 for recipe in recipes)
     assert sum(recipe.task.shaping > 0 for recipe in recipes) == 2
     assert any(len(recipe.mix) > 1 for recipe in recipes)
+    assert sum(recipe.mix[0].behavior.base == "weights" for recipe in recipes) == 4
     assert any(recipe.episodes == 10 for recipe in recipes)
     slow = Suite.load("v1-slow")
     assert {recipe.dataset_id for recipe in slow.datasets} <= {recipe.dataset_id for recipe in recipes}

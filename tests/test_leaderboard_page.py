@@ -285,7 +285,7 @@ def test_build_tells_what_is_wrong_with_results(tmp_path, monkeypatch):
     assert (gone.exit_code, len(gone.stderr.splitlines())) == (1, 1)
     assert "leaderboard score" in gone.stderr
     (tmp_path / "results.jsonl").write_text("")
-    assert "expected results of one suite, got none" in invoke("leaderboard", "build").stderr
+    assert "expected results with an entry, got none" in invoke("leaderboard", "build").stderr
     (tmp_path / "results.jsonl").write_text('{"schema": 1}\n')
     damaged = invoke("leaderboard", "build")
     assert (damaged.exit_code, len(damaged.stderr.splitlines())) == (1, 1)

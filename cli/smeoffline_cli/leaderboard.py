@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from smeoffline_cli.progress import progress_bar
 if TYPE_CHECKING:
     from smeoffline.bench.leaderboard.lines import Line
 
+DEFAULT_SUITE = "v1"
 RESULTS = "results.jsonl"
 OF_DATASET = ("score_wd", "improvement", "gap_closed", "score_ood")
 
 suite_option = click.option(
-    "--suite", default="v1", show_default=True, metavar="SUITE", help="A file, or the name of a shipped suite."
+    "--suite", default=DEFAULT_SUITE, show_default=True, metavar="SUITE", help="A file, or the name of a shipped suite."
 )
 results_option = click.option(
     "--results", default=RESULTS, show_default=True, metavar="FILE", help="The results file that gets a line."
@@ -93,7 +95,8 @@ def submit(
     fields |= {"partial": made.partial, "path": out, "megabytes": round(Path(out).stat().st_size / 1e6, 1)}
     _emit(made.name, fields, as_json, title_key="name")
     if not as_json:
-        click.echo(f"\nnext: sme-offline leaderboard score {out}")
+        chosen = "" if suite == DEFAULT_SUITE else f" --suite {shlex.quote(suite)}"
+        click.echo(f"\nnext: sme-offline leaderboard score {shlex.quote(out)}{chosen}")
 
 
 @command.command("score")

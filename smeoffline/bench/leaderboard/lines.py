@@ -127,6 +127,8 @@ def read_lines(path: Path) -> list[Line]:
         VersionError: A newer version wrote it.
     """
     where = f"leaderboard results {str(path)!r}"
+    if path.is_dir():
+        raise BenchmarkError(f"{where}: expected a file, got a folder; name a file in it")
     try:
         if path.stat().st_size > MAX_BYTES:
             raise BenchmarkError(f"{where}: expected at most {MAX_BYTES:,} bytes, got {path.stat().st_size:,}")

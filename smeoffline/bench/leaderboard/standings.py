@@ -109,9 +109,11 @@ def standings(lines: Sequence[Line]) -> tuple[Standing, ...]:
         BenchmarkError: No entry, or entries of several suites.
     """
     suites = sorted({line.submission.suite for line in lines})
-    if len(suites) != 1:
+    if not suites:
+        raise BenchmarkError("leaderboard: expected results with an entry, got none; `leaderboard score` adds one")
+    if len(suites) > 1:
         raise BenchmarkError(
-            f"leaderboard: expected results of one suite, got {' and '.join(map(repr, suites)) or 'none'}; "
+            f"leaderboard: expected results of one suite, got {' and '.join(map(repr, suites))}; "
             "keep a results file for each"
         )
     tiers = {tier: [line for line in lines if line.tier == tier] for tier in (SELF_REPORTED, VERIFIED)}

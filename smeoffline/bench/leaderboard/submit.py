@@ -62,10 +62,10 @@ def submit(
     for done, run in enumerate(runs, 1):
         found, policy = open_run(run)
         place = _place(run, found, places, board)
-        if place.key in actions:
-            raise BenchmarkError(f"run {run}: expected one run for {place.key}, got a second; leave one out")
         first = (run, found) if first is None else first
         _check_same(first, (run, found))
+        if place.key in actions:
+            raise BenchmarkError(f"run {run}: expected one run for {place.key}, got a second; leave one out")
         check_fits(policy, place.recipe)
         versions |= {f"{p} {found.versions[p]}": None for p in PACKAGES if p in found.versions}
         actions[place.key] = policy(board.observations[place.dataset])
