@@ -70,6 +70,23 @@ def test_several_runs_are_shown_with_the_reference_rows(dataset, tmp_path):
     assert list(record["evaluations"]) == runs
 
 
+def test_runs_on_different_datasets_stand_in_tables_of_their_own(dataset, tmp_path):
+    """Each table has its dataset's id above it, its own runs, and its own reference rows."""
+    other = json.loads(invoke("generate", "--nu", "0.1", "--sigma", "0.3", *SMALL, "--json").stdout)["dataset_id"]
+    trainings = [(dataset, "0"), (other, "0"), (dataset, "1")]
+    runs = [json.loads(trained(d, tmp_path, "--json", "--seed", s).stdout)["run"] for d, s in trainings]
+    shown = invoke("evaluate", *runs, "--probes", "100").stdout
+    first, second = (table.splitlines() for table in shown.split("\n\n"))
+    assert (first[0], second[0]) == (dataset, other)
+    names = [Path(run).name for run in runs]
+    for lines, inside in ((first, {names[0], names[2]}), (second, {names[1]})):
+        assert {line.split()[0] for line in lines[2:]} == inside | {
+            *("(optimal)", "(imitation)", "(behavior)", "(random)")
+        }
+    behaviors = [next(line.split()[1] for line in table if line.startswith("(behavior)")) for table in (first, second)]
+    assert behaviors[0] != behaviors[1]
+
+
 def test_a_policy_file_is_scored_by_the_named_dataset(dataset, tmp_path):
     """The run's file alone, with --dataset, has the scores of the run; without, one line says what is missing."""
     made = json.loads(trained(dataset, tmp_path, "--json").stdout)
@@ -122,15 +139,17 @@ def test_interrupted_training_keeps_its_checkpoint_and_says_how_to_go_on(dataset
         (("--algo", "bc", "--set", "batchsize=8"), "did you mean 'batch_size'"),
         (("--algo", "bc", "--set", "batch_size"), "NAME=VALUE"),
         (("--algo", "bc", "--set", "batch_size=many"), "whole number"),
+        (("--algo", "bc", "--set", "batch_size=nan"), "whole number"),
         (("--algo", "bc", "--seed", "-1"), "seed"),
         (("--algo", "bc", "--steps", "0"), "steps"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_bad_arguments_are_one_line(dataset, tmp_path, arguments, said):
-    """A wrong algorithm, setting or number is one clear line, exit 1, and makes no run."""
+    """A wrong algorithm, setting or number is one clear line that names the option, exit 2, and makes no run."""
     result = invoke("train", dataset, *arguments, "--out", tmp_path / "runs")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {arguments[-2]}")
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "runs").exists()

@@ -19,6 +19,7 @@ from smeoffline.errors import DatasetError, PolicyError, SmeofflineError, SpecEr
 from smeoffline.score.importance import Weighted
 from smeoffline.score.ope import off_policy
 from smeoffline.score.ope_methods import METHODS, NEED_DENSITY, Logged
+from smeoffline.score.ope_notes import notes
 from smeoffline.score.ope_records import Estimate, PolicyEstimates, method_scores
 from smeoffline.score.ope_targets import find_target, log_density
 from smeoffline.sme.task import Task
@@ -116,9 +117,10 @@ def test_every_method_finds_the_truth_in_an_easy_case(dataset):
     assert behavior.estimates["behavior"].error == pytest.approx(0, abs=0.03)
     assert behavior.estimates["pdis"].value == pytest.approx(behavior.estimates["behavior"].value, rel=1e-4)
     for method in ("fqe", "pdis", "wis", "wpdis", "direct"):
-        assert found.methods[method].rank_correlation == pytest.approx(1)
+        assert found.methods[method].rank_correlation is None  # of two policies
         assert dict(found.methods[method].regret) == {1: 0}
-    assert found.methods["behavior"].rank_correlation is None
+    assert dict(found.methods["behavior"].regret) == {1: None}
+    assert found.notes == ()
 
 
 def test_killed_episodes_keep_their_weight(root):
@@ -177,14 +179,43 @@ def _policies(values, true):
         ([0.5, 0.5, 0.5, 0.5], 0.25, None, {1: None, 3: None}),
         ([None, None, None, None], None, None, {1: None, 3: None}),
         ([None, 0.2, 0.3, 0.4], 0.0, 1.0, {1: 0.0, 3: 0.0}),
+        ([None, None, 0.3, 0.4], 0.0, None, {1: 0.0, 3: 0.0}),
     ],
 )
 def test_scores_of_methods(values, error, ranks, regret):
-    """Error, rank correlation and regret@k of estimates worked out by hand; constants rank nothing."""
+    """Error, rank correlation and regret@k of estimates worked out by hand; constants and two rank nothing."""
     found = method_scores(_policies(values, [0.1, 0.2, 0.3, 0.4]))["m"]
     assert found.mean_absolute_error == (None if error is None else pytest.approx(error))
     assert found.rank_correlation == (None if ranks is None else pytest.approx(ranks))
     assert dict(found.regret) == {k: None if r is None else pytest.approx(r) for k, r in regret.items()}
+
+
+def _estimated(name, samples=None, **values):
+    """A policy with these estimates by method."""
+    return PolicyEstimates(name, 0.5, 0.0, {m: Estimate(v, 0.0, None, samples) for m, v in values.items()})
+
+
+def test_estimates_that_rewards_do_not_allow_are_noted():
+    """Each fitted method is told once, with the policies and values concerned; shaped rewards allow anything."""
+    policies = [
+        _estimated("runs/sme-x--a-s0", fqe=0.5, direct=1.6059),
+        _estimated("b", fqe=1.01, direct=-0.4763),
+        _estimated("c", fqe=-0.01, direct=0.9),
+    ]
+    (note,) = notes(policies, horizon=1, fqe_steps=1000, shaped=False)
+    assert note.startswith("direct of a-s0 (1.6059), b (-0.4763) is outside of what rewards allow")
+    assert notes(policies, horizon=1, fqe_steps=1000, shaped=True) == ()
+
+
+def test_few_effective_episodes_are_noted_once():
+    """One note names the methods and the policies; ten episodes are enough for none."""
+    policies = [
+        _estimated(name, samples, pdis=None, wis=0.5)
+        for name, samples in (("runs/sme-x--a-s0", 9.9), ("b", 1.0), ("c", 10.0))
+    ]
+    (note,) = notes(policies, horizon=1, fqe_steps=1, shaped=False)
+    assert note.startswith("pdis, wis of a-s0, b rest on fewer than 10 effective episodes")
+    assert notes(policies[2:], horizon=1, fqe_steps=1, shaped=False) == ()
 
 
 def test_the_command_tells_the_same_each_time(dataset):

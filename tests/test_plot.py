@@ -223,6 +223,22 @@ def test_a_damaged_run_is_told_in_one_line(run, file, text):
     assert invoke("plot", "run", run).exit_code == 1
 
 
+def test_your_own_algorithm_is_drawn_without_curves(tmp_path):
+    """Its scores once it is evaluated; before, one line says that it has no metrics and what comes first."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    RECORD.changed(algorithm="mine:train").write(folder)
+    with pytest.raises(TrainingError, match=r"your own algorithm.*evaluate it first: sme-offline evaluate"):
+        run_picture(folder)
+    RECORD.changed(algorithm="mine:train", reloadable=False).write(folder)
+    with pytest.raises(TrainingError, match="nothing to draw"):
+        run_picture(folder)
+    (folder / "evaluation.json").write_text(json.dumps(SCORES))
+    picture = run_picture(folder)
+    assert {"scores on uniform states", "0.930"} <= set(texts(picture.save(tmp_path / "own.svg")))
+    assert picture.alt.endswith("random 0.660.")
+
+
 def test_a_folder_that_is_no_run_is_told(tmp_path):
     """One line, exit 1."""
     result = invoke("plot", "run", tmp_path)

@@ -40,7 +40,9 @@ BESIDE = ("score_wd", "rl_gain", "improvement", "score_ood")
 @click.command("evaluate")
 @click.argument("targets", metavar="RUN|POLICY.onnx...", nargs=-1, required=True)
 @click.option("--dataset", metavar="DATASET", help="Whose task and behavior to measure by (a run knows its own).")
-@click.option("--probes", type=int, default=10_000, show_default=True, help="Probe states of each kind.")
+@click.option(
+    "--probes", type=int, default=10_000, show_default=True, help="Uniform and out-of-distribution probe states, each."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws probes and episodes.")
 @click.option("--values", is_flag=True, help="Compare a run's critics with Q*, and with Q of its policy.")
 @click.option("--figure", type=click.Path(path_type=Path), metavar="FILE.svg", help="With --values: draw them there.")
@@ -58,7 +60,7 @@ def command(
 
     Takes runs, or policies in ONNX files.
     Scores are 1 - mean |action - optimal action|. A run's evaluation is also written to RUN/evaluation.json.
-    Evaluated twice, it gives the same numbers. Several runs on one dataset are shown in one table, the
+    Evaluated twice, it gives the same numbers. Several runs are shown in one table for each dataset, its
     reference rows among them.
 
     With --values the critics of a run of a value-based algorithm are compared with Q*, which is exact, and with
@@ -80,7 +82,7 @@ def command(
         draw_critics(figure, {_name(t): e.values for t, e in zip(targets, evaluations, strict=True)})
     records = [e.to_dict() for e in evaluations]
     if len(records) > 1:
-        _emit_several(targets, records, as_json=as_json)
+        _emit_several(targets, records, dataset, as_json=as_json)
     elif as_json:
         emit_json(records[0])
     else:
@@ -108,19 +110,41 @@ def _show(record: Mapping[str, Any]) -> None:
     emit_fields("regret", regrets)
 
 
-def _emit_several(targets: Sequence[str], records: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print several policies, best first; with the reference rows where all were measured by one dataset."""
+def _emit_several(
+    targets: Sequence[str], records: Sequence[Mapping[str, Any]], dataset: str | None, *, as_json: bool
+) -> None:
+    """Print several policies, a table for each dataset that they were measured by."""
     if as_json:
         emit_json({"evaluations": dict(zip(targets, records, strict=True))})
         return
-    rows = [(_name(t), *(r[key] for key in BESIDE)) for t, r in zip(targets, records, strict=True)]
-    first = records[0]
-    if all(r[key] == first[key] for r in records for key in BESIDE_ROWS):
-        rows += [_reference(first, key, name) for key, name in BESIDE_ROWS.items()]
+    groups: dict[tuple[Any, ...], list[tuple[str, Mapping[str, Any]]]] = {}
+    for target, record in zip(targets, records, strict=True):
+        measure = (_dataset_id(target, dataset), *(record[key] for key in BESIDE_ROWS))
+        groups.setdefault(measure, []).append((_name(target), record))
+    for i, ((dataset_id, *_), evaluated) in enumerate(groups.items()):
+        if i > 0:
+            click.echo()
+        if len(groups) > 1:
+            click.echo(dataset_id)
+        _emit_beside(evaluated)
+
+
+def _emit_beside(evaluated: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Print policies that one dataset measures, best first, with its reference rows."""
+    first = evaluated[0][1]
+    rows = [(name, *(record[key] for key in BESIDE)) for name, record in evaluated]
+    rows += [_reference(first, key, name) for key, name in BESIDE_ROWS.items()]
     emit_table(["", *BESIDE], sorted(rows, key=lambda row: -row[1]))
     if "values" in first:
         click.echo()
-        emit_critics_beside({_name(t): r["values"] for t, r in zip(targets, records, strict=True)})
+        emit_critics_beside({name: record["values"] for name, record in evaluated})
+
+
+def _dataset_id(target: str, dataset: str | None) -> str:
+    """What a policy was measured by: what `--dataset` names, or else its run's own."""
+    from smeoffline.train.record import read_run
+
+    return dataset if dataset is not None else read_run(Path(target)).dataset_id
 
 
 def _reference(record: Mapping[str, Any], key: str, name: str) -> tuple[Any, ...]:

@@ -128,7 +128,7 @@ def dataset(dataset: str, target: Path | None, as_json: bool) -> None:
 def run(run: str, target: Path | None, as_json: bool) -> None:
     """Learning curves, and scores once it is evaluated.
 
-    RUN is the folder of a run; it may be training still.
+    RUN is the folder of a run; it may be training still. Your own algorithm has scores alone.
     """
 
     def draw() -> Picture:

@@ -19,7 +19,7 @@ from smeoffline.bench.pictures import Picture, panel
 from smeoffline.errors import TrainingError
 from smeoffline.score.runs import FILE as EVALUATION
 from smeoffline.train.metrics import FILE as METRICS
-from smeoffline.train.record import read_run
+from smeoffline.train.record import RunRecord, read_run
 
 ACROSS = 3
 LEFT, TOP, HEIGHT = 0.62, 0.72, 1.55  # inches
@@ -33,7 +33,7 @@ class Told:
     """What a run's files tell.
 
     Attributes:
-        curves: Name -> (steps, values): a curve for each loss, then one of the rate.
+        curves: Name -> (steps, values): a curve for each loss, then one of the rate; your own algorithm has none.
         scores: Name -> score, of this run and of the reference rows; empty before it is evaluated.
         distances: (distance, score) outside the cube, rising; empty likewise.
     """
@@ -50,20 +50,32 @@ def run_picture(run: str | Path) -> Picture:
         run: A run's folder; it may be training still.
 
     Raises:
-        TrainingError: No run, one without any metrics yet, or damaged files.
+        TrainingError: No run, one with neither metrics nor an evaluation yet, or damaged files.
         VersionError: Another version wrote it.
     """
     folder = Path(run)
     record = read_run(folder)
     scores, distances = _evaluation(folder)
     told = Told(_curves(folder), scores, distances)
+    if not told.curves and not told.scores:
+        raise TrainingError(f"run {folder}: {_missing(folder, record)}")
     name = f"{record.algorithm} on {record.dataset_id}, seed {record.seed}: {record.status} at step {record.step:,}"
     with style():
         return _draw(f"{folder.resolve().name}-run", name, told)
 
 
+def _missing(folder: Path, record: RunRecord) -> str:
+    """Why there is nothing to draw, and what to do."""
+    if ":" not in record.algorithm:
+        return f"has no lines in {METRICS} yet; there is one every 100 steps"
+    own = f"{record.algorithm} is your own algorithm, which writes no {METRICS}"
+    if not record.reloadable:
+        return f"{own}, and its policy is in no file that could be evaluated: there is nothing to draw"
+    return f"{own}, and has no evaluation yet; evaluate it first: sme-offline evaluate {folder}"
+
+
 def _curves(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
-    """Losses and rate by step, from the lines that are whole."""
+    """Losses and rate by step, from the lines that are whole; none where there are no lines."""
     try:
         text = (folder / METRICS).read_text(encoding="utf-8")
         lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
@@ -80,8 +92,6 @@ def _curves(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
                 steps, values = curves.setdefault(str(name), ([], []))
                 steps.append(float(found["step"]))
                 values.append(float(value))
-    if not curves:
-        raise TrainingError(f"run {folder}: has no lines in {METRICS} yet; there is one every 100 steps")
     rate = curves.pop("rate", None)
     kept = dict(list(curves.items())[:MOST_LOSSES])
     return kept if rate is None else {**kept, "rate": rate}
@@ -190,4 +200,5 @@ def _alt(name: str, told: Told) -> str:
         f"{title.replace('_', ' ')} from {values[0]:.3g} to {values[-1]:.3g}"
         for title, (_, values) in told.curves.items()
     )
-    return f"{name}. {f'Scores: {scores}. ' if scores else ''}While it trained: {losses}."
+    parts = [name, f"Scores: {scores}" if scores else "", f"While it trained: {losses}" if losses else ""]
+    return " ".join(f"{part}." for part in parts if part)

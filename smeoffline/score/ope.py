@@ -21,12 +21,13 @@ from smeoffline.data.recipe import Recipe
 from smeoffline.data.rollout import Rollout
 from smeoffline.errors import SpecError, nearest
 from smeoffline.score.ope_methods import METHODS, NEED_DENSITY, Found, Logged
+from smeoffline.score.ope_notes import notes
 from smeoffline.score.ope_records import Estimate, OffPolicy, PolicyEstimates, method_scores
 from smeoffline.score.ope_targets import Target, find_target
 from smeoffline.score.runs import recipe_of
 from smeoffline.score.true_values import Measured, true_return
 from smeoffline.sme.task import SEED_LIMIT, real_number, whole_number
-from smeoffline.train.fqe import DEFAULT_STEPS, TARGET_EVERY
+from smeoffline.train.fqe import DEFAULT_STEPS
 
 EPISODES = 1000  # of each policy, for its true value
 MAX_STEPS = 10**9
@@ -111,7 +112,7 @@ def off_policy(
         seed=seed,
         policies=tuple(policies),
         methods=method_scores(policies),
-        notes=_notes(chosen, horizon, fqe_steps),
+        notes=notes(policies, horizon=horizon, fqe_steps=fqe_steps, shaped=task.shaping > 0),
     )
 
 
@@ -126,15 +127,6 @@ def _beside(name: str, true: Measured, estimates: dict[str, Found], scale: float
             value = found.value / scale
             beside[method] = Estimate(value, found.standard_error / scale, value - truth, samples)
     return PolicyEstimates(name, truth, true.standard_error / scale, beside)
-
-
-def _notes(methods: Sequence[str], horizon: int, fqe_steps: int) -> tuple[str, ...]:
-    """What a reader should know: whether fitted Q evaluation had the updates to look to the end."""
-    needed = horizon * TARGET_EVERY
-    if "fqe" not in methods or fqe_steps >= needed:
-        return ()
-    back = fqe_steps // TARGET_EVERY
-    return (f"fqe looked {back} of {horizon} steps ahead, one every {TARGET_EVERY} updates: give it {needed} or more",)
 
 
 class _Telling:

@@ -11,6 +11,7 @@ import numpy as np
 from smeoffline.score.ranks import rank_correlation
 
 SCHEMA = 1
+FEWEST_RANKED = 3  # a rank correlation of two policies is 1 or -1, whatever the estimates are worth
 TOP = (1, 3, 5)  # k of regret@k, where there are more policies than that
 
 
@@ -59,7 +60,8 @@ class MethodScore:
 
     Attributes:
         mean_absolute_error: Over the policies it has an estimate for; None without any.
-        rank_correlation: Spearman's, of its estimates with the true values; None where nothing can be ranked.
+        rank_correlation: Spearman's, of its estimates with the true values; None where nothing can be ranked, and
+            below three estimates.
         regret: (k, regret@k): what the best of all is worth more than the best among the k that the method ranks
             first; only for k below the number of policies, and None where nothing can be ranked.
     """
@@ -133,4 +135,4 @@ def _score(method: str, policies: Sequence[PolicyEstimates]) -> MethodScore:
     regret = tuple(
         (k, best - float(true[order[:k]].max()) if ranks is not None else None) for k in TOP if k < len(policies)
     )
-    return MethodScore(float(np.abs(values - true).mean()), ranks, regret)
+    return MethodScore(float(np.abs(values - true).mean()), ranks if len(known) >= FEWEST_RANKED else None, regret)
