@@ -13,7 +13,8 @@
     `-- VersionError               an artefact was written by a version this one does not read
 
 A message says what failed, what was expected, what was found, and what to do, in one line.
-The command line prints it after `error: ` and exits with 1; nothing is left half-written.
+The command line prints it after `error: ` and exits with 1 (or with 2 for a refused option); nothing is left
+half-written. A `SmeofflineWarning` is a remark of the same kind, after which the work goes on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from collections.abc import Iterable
 
 class SmeofflineError(Exception):
     """An expected failure: its text is one line a user can act on."""
+
+
+class SmeofflineWarning(UserWarning):
+    """Something was left out, and the rest goes on; the command line prints it after `warning: `."""
 
 
 class SpecError(SmeofflineError, ValueError):

@@ -76,7 +76,7 @@ def test_ctrl_c_with_one_worker_says_what_goes_on(tmp_path):
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=30)[1]
     assert process.returncode == 1
-    assert told.strip().splitlines()[-1].startswith("interrupted: stopped before the end")
+    assert told.strip().splitlines()[-1].startswith("interrupted: stopped before the end; finished cells")
     assert "--resume" not in told
     assert list(runs.glob("*/*/checkpoint/*.pt"))
     assert done_in(tmp_path / "out") == []

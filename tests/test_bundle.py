@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -28,7 +29,7 @@ from smeoffline.data.bundle.sources import find_sources, registered
 from smeoffline.data.bundle.verify import verify
 from smeoffline.data.exploration import EXPLORATIONS
 from smeoffline.data.recipe import Recipe
-from smeoffline.errors import BundleError, DatasetError, DatasetExistsError, VersionError
+from smeoffline.errors import BundleError, DatasetError, DatasetExistsError, SpecError, VersionError
 from smeoffline.sme.model import Sme
 
 Gaussian = EXPLORATIONS["gaussian"]
@@ -162,7 +163,7 @@ def test_a_wrong_hash_of_the_file_is_told(bundle, put, minari_root):
     with pytest.raises(BundleError, match=f"expected sha256 {'0' * 64}, got [0-9a-f]{{64}}"):
         install([file], sha256="0" * 64)
     assert everything(minari_root) == {}
-    with pytest.raises(BundleError, match="expected 64 hex digits"):
+    with pytest.raises(SpecError, match="sha256: expected 64 hex digits"):
         install([file], sha256="xyz")
 
 
@@ -324,6 +325,20 @@ def test_only_a_sound_dataset_of_ours_can_be_packed(tmp_path, minari_root):
     assert [p.name for p in tmp_path.iterdir()] == ["minari"]
 
 
+@pytest.mark.parametrize("broken", ["main_data.hdf5", "metadata.json"])
+def test_packing_names_the_folder_that_was_given(tmp_path, minari_root, broken):
+    """A fault in a copy is told of the copy, not of the dataset whose id its metadata have."""
+    copy = minari_root / "sme" / "copy-v0"
+    shutil.copytree(minari_root / tiny(), copy)
+    file = copy / "data" / broken
+    file.write_text(
+        "no hdf5" if broken.endswith("hdf5") else json.dumps(json.loads(file.read_text()) | {"eval_env_spec": "x"})
+    )
+    with pytest.raises(BundleError, match=f"^{re.escape(str(file))}: ") as told:
+        pack(["sme/copy-v0"], tmp_path / "x.zip")
+    assert f"{ID}/data" not in str(told.value)
+
+
 def test_packing_never_replaces_a_file(tmp_path):
     """An existing file stays as it is."""
     out = tmp_path / "mine.txt"
@@ -476,6 +491,22 @@ def test_the_command_line_tells_results_and_faults(tmp_path, bundle, put):
     assert done.stderr.count("\n") == 1
     for args in (["pack", "-o", "x.zip"], ["pack", ID], ["pack", ID, "--seeds", 2, "-o", "x.zip"], ["install"]):
         assert invoke("bundle", *args).exit_code == 2
+    done = invoke("bundle", "install", file, "--sha256", "zz")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: --sha256: expected 64 hex digits, got 'zz'")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_list_warns_of_a_stray_in_one_line(minari_root):
+    """A copy is left out of the list, and told without a line of source, with what to do."""
+    shutil.copytree(minari_root / tiny(), minari_root / "sme" / "copy-v0")
+    done = invoke("bundle", "list")
+    assert done.exit_code == 0
+    assert done.stderr.startswith(
+        f"warning: skipping {minari_root / 'sme' / 'copy-v0'}: its metadata calls it {ID!r}; "
+    )
+    assert "this is a copy: remove it, or set dataset_id in its metadata.json to 'sme/copy-v0'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_memory_is_bounded_by_parts_not_by_the_dataset(tmp_path, monkeypatch):

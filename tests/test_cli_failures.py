@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from command import SMALL, invoke, python, running
+from command import SMALL, environment, invoke, python, running
+
+from smeoffline_cli import edge
 
 # Runs for minutes if nobody stops it.
 LONG = ("generate", "--complexity", "10", "--episodes", "20000", "--id", "sme/t-v0")
@@ -93,7 +95,8 @@ def test_a_forbidden_id_is_refused_before_any_work(tmp_path, name):
     """An id that Minari does not take is refused, and nothing appears anywhere."""
     before = everything_under(tmp_path)
     result = invoke("generate", *SMALL, "--id", name)
-    assert_one_clear_line(result.stderr, result.stdout, result.exit_code)
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "--id: ")
+    assert result.exit_code == 2
     assert everything_under(tmp_path) == before
 
 
@@ -178,6 +181,46 @@ def test_inspect_of_nothing_suggests_the_nearest_id():
     result = invoke("inspect", "sme/mime-v0")
     assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "sme/mime-v0", "sme/mine-v0")
     assert result.exit_code == 1
+
+
+def test_inspect_writes_its_page_to_a_file(tmp_path):
+    """A folder, or a file in a folder that is not there, is refused with what is wrong."""
+    for page, fragment in ((tmp_path, "got a folder; name a file"), (tmp_path / "no" / "x.html", "there is no folder")):
+        result = invoke("inspect", "sme/none-v0", "--html", page)
+        assert_one_clear_line(result.stderr, result.stdout, result.exit_code, str(page), fragment)
+
+
+def test_a_report_of_a_file_says_that_a_folder_is_expected(tmp_path):
+    """The results' own file, named instead of its folder."""
+    (tmp_path / "results.jsonl").touch()
+    result = invoke("report", tmp_path / "results.jsonl")
+    assert_one_clear_line(
+        result.stderr, result.stdout, result.exit_code, "expected a folder with results.jsonl, got a file"
+    )
+
+
+def test_an_id_is_found_however_its_accents_were_typed():
+    """A letter and its accent apart look the same, and are the same id."""
+    assert invoke("generate", *SMALL, "--id", "sme/c\u00f6de-v0").exit_code == 0
+    assert invoke("inspect", "sme/co\u0308de-v0").exit_code == 0
+
+
+def test_an_id_that_is_no_text_in_the_locale_is_told_without_its_like():
+    """What ASCII cannot decode is refused with a way out, never answered with what looks the same."""
+    assert invoke("generate", *SMALL, "--id", "sme/c\u00f6de-v0").exit_code == 0
+    plain = environment(LC_ALL="C", PYTHONUTF8="0")
+    with running("inspect", "sme/c\u00f6de-v0", env=plain) as process:
+        out, err = process.communicate(timeout=60)
+    assert_one_clear_line(err, out, process.returncode, "this is no text in ascii; use a UTF-8 locale")
+    assert "did you mean" not in err
+
+
+def test_a_resumable_command_says_what_an_interruption_keeps():
+    """What the work says itself goes first; a plain interruption gets the command's own words."""
+    for raised, told in ((KeyboardInterrupt(), "all is kept"), (KeyboardInterrupt("step 3"), "step 3")):
+        failing = pytest.raises(edge.Interrupted, match=f"^interrupted: {told}$")
+        with failing, edge.passing_interrupts(), edge.resumable("all is kept"):
+            raise raised
 
 
 @pytest.mark.parametrize("damage", ["truncate", "garbage", "empty", "remove"])

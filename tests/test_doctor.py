@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 
 import pytest
 from command import SMALL, invoke
@@ -119,11 +120,26 @@ def test_a_damaged_or_renamed_dataset_is_named(minari_root):
     (minari_root / "sme" / "x-v0").rename(minari_root / "sme" / "y-v0")
     (found,) = named(doctor()[1], "dataset", "fix")
     assert "'sme/x-v0'" in found["found"]
+    assert f"move it to {minari_root / 'sme' / 'x-v0'}, or set dataset_id" in found["fix"]
     (minari_root / "sme" / "y-v0").rename(minari_root / "sme" / "x-v0")
     with (minari_root / "sme" / "x-v0" / "data" / "main_data.hdf5").open("r+b") as file:
         file.truncate(1000)
     (found,) = named(doctor()[1], "dataset", "fix")
     assert "main_data.hdf5" in found["found"]
+
+
+@pytest.mark.usefixtures("light")
+def test_a_copy_is_called_a_copy_and_looked_into(minari_root):
+    """No advice to move it onto the original; and a copy that is damaged too is told so, yet counted once."""
+    assert invoke("generate", *SMALL, "--id", "sme/x-v0").exit_code == 0
+    copy = minari_root / "sme" / "y-v0"
+    shutil.copytree(minari_root / "sme" / "x-v0", copy)
+    (copy / "data" / "main_data.hdf5").write_bytes(b"garbage")
+    checks = doctor()[1]
+    name, damage = named(checks, "dataset", "fix")
+    assert "this is a copy: remove it, or set dataset_id in its metadata.json to 'sme/y-v0'" in name["fix"]
+    assert str(copy / "data" / "main_data.hdf5") in damage["found"]
+    assert named(checks, "datasets", "ok")[0]["found"] == "2 found, 1 at fault"
 
 
 @pytest.mark.usefixtures("light")

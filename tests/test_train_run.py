@@ -263,8 +263,8 @@ def test_a_warm_up_longer_than_the_run_is_said(out):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"algo": "iqI"}, TrainingError, "did you mean 'iql'"),
-        ({"algo": "dqn"}, TrainingError, "needs discrete actions"),
+        ({"algo": "iqI"}, SpecError, "did you mean 'iql'"),
+        ({"algo": "dqn"}, SpecError, "needs discrete actions"),
         ({"settings": {"batchsize": 3}}, SpecError, "did you mean 'batch_size'"),
         ({"steps": 0}, SpecError, "steps must be in"),
         ({"steps": 1.5}, SpecError, "steps must be a whole number"),

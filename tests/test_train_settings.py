@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from train_data import NAMES
 
 from smeoffline.data.action_box import ActionBox
-from smeoffline.errors import SpecError, TrainingError
+from smeoffline.errors import SpecError
 from smeoffline.train.algorithms import (
     ALGORITHMS,
     NEED_DISCRETE_ACTIONS,
@@ -188,11 +188,11 @@ def test_what_is_no_setting_is_refused(items):
 )
 def test_an_unknown_algorithm_names_the_nearest(name, nearest):
     """A misspelled algorithm is refused with the nearest one."""
-    with pytest.raises(TrainingError, match=f"did you mean '{nearest}'"):
+    with pytest.raises(SpecError, match=f"did you mean '{nearest}'"):
         find_algorithm(name)
 
 
 def test_an_algorithm_for_discrete_actions_says_so():
     """DQN is not unknown: it needs what these datasets do not have."""
-    with pytest.raises(TrainingError, match="'DiscreteCQL': needs discrete actions"):
+    with pytest.raises(SpecError, match="'DiscreteCQL': needs discrete actions"):
         find_algorithm("DiscreteCQL")

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from smeoffline_cli import complete, options
-from smeoffline_cli.edge import interruption
+from smeoffline_cli.edge import interruption, resumable
 from smeoffline_cli.output import emit_fields, emit_json
 
 if TYPE_CHECKING:
     from smeoffline.bench.status import Status
+
+
+KEPT = "stopped before the end; finished cells and last checkpoints are kept: run the same command again to go on"
 
 
 @click.command("benchmark")
@@ -53,7 +56,7 @@ def command(
 
         spec = Suite.load(suite)
 
-    with _progress() as progress:
+    with resumable(KEPT), _progress() as progress:
         made = run_suite(spec, out, seeds=seeds, steps=steps, workers=workers, dask=dask, progress=progress)
     if as_json:
         emit_json(made.to_dict())

@@ -9,7 +9,7 @@ import click
 
 from smeoffline_cli import complete, options
 from smeoffline_cli.edge import interruption
-from smeoffline_cli.output import emit_fields, emit_json, emit_table
+from smeoffline_cli.output import emit_fields, emit_json, emit_table, emit_warning
 from smeoffline_cli.progress import progress_bar
 
 
@@ -99,7 +99,8 @@ def verify(file: str, regenerate: bool, as_json: bool) -> None:
 @click.option("--sha256", metavar="HEX", help="Refuse a file of another hash.")
 @click.option("--overwrite", is_flag=True, help="Replace datasets of the same ids.")
 @options.json_option
-def install(sources: tuple[str, ...], sha256: str | None, overwrite: bool, as_json: bool) -> None:
+@click.pass_context
+def install(ctx: click.Context, sources: tuple[str, ...], sha256: str | None, overwrite: bool, as_json: bool) -> None:
     """Fetch a bundle, verify it, and install its datasets.
 
     Names are those of `sme-offline bundle list`. Several sources are mirrors of one bundle, tried in order.
@@ -107,10 +108,10 @@ def install(sources: tuple[str, ...], sha256: str | None, overwrite: bool, as_js
     """
     with interruption.at_once():
         from smeoffline.data.bundle.install import install as fetch
-    with progress_bar("bundle", "bytes") as progress:
+    with options.refusals(ctx, {"sha256": "--sha256"}), progress_bar("bundle", "bytes") as progress:
         made = fetch(sources, sha256=sha256, overwrite=overwrite, progress=progress)
     for failure in made.failures:
-        click.echo(f"warning: {' '.join(failure.split())}", err=True)
+        emit_warning(failure)
     if as_json:
         emit_json(made.to_dict())
         return

@@ -4,6 +4,8 @@
     1   an expected failure, or an interruption: `error: ...` or `interrupted: ...`
     2   a usage error: `error: ...`, naming the option
 
+Warnings of the library are one line too: `warning: ...`.
+
 Anything else is a bug in smeoffline and keeps its traceback.
 """
 
@@ -14,10 +16,11 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -110,6 +113,47 @@ def passing_interrupts() -> Iterator[None]:
         raise Interrupted(f"interrupted: {interrupt}" if str(interrupt) else INTERRUPTED) from None
 
 
+@contextmanager
+def resumable(kept: str) -> Iterator[None]:
+    """Say of an interruption in here what is kept and how to go on, unless it says so itself."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(str(interrupt) or kept) from None
+    except Exception:
+        if interruption.requested:  # as in `guarded`
+            raise KeyboardInterrupt(kept) from None
+        raise
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print the library's own warnings as one line each, without a line of source; leave others as they are."""
+    before = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        from smeoffline.errors import SmeofflineWarning  # not at the top: `--help` does without the library
+        from smeoffline_cli.output import emit_warning
+
+        if issubclass(category, SmeofflineWarning):
+            emit_warning(str(message))
+        else:
+            before(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
 def guarded(run: Callable[[], Any]) -> NoReturn:
     """Run a click program and exit as the module's docstring says.
 
@@ -117,7 +161,8 @@ def guarded(run: Callable[[], Any]) -> NoReturn:
         run: Calls click's `main` with `standalone_mode=False`; returns an exit code or None.
     """
     try:
-        code = run()
+        with _plain_warnings():
+            code = run()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)

@@ -43,6 +43,7 @@ def command(
     """
     with interruption.at_once():
         spec = _from_options(ctx) if recipe is None else _from_file(ctx, recipe)
+        _check_id(ctx)
 
         from smeoffline.data.generate import generate_recipe  # heavy: not before the options are right
 
@@ -85,6 +86,19 @@ def _from_file(ctx: click.Context, source: str) -> Recipe:
         return dataclasses.replace(spec, **options.typed_fields(ctx, "recipe"))
     except SpecError as error:
         options.refuse(ctx, error)
+
+
+def _check_id(ctx: click.Context) -> None:
+    """Refuse an id that Minari does not take, where one was typed."""
+    from smeoffline.data.folders import DatasetId
+    from smeoffline.errors import DatasetError
+
+    name = options.typed_fields(ctx, "recipe").get("name")
+    if name is not None:
+        try:
+            DatasetId.parse(name)
+        except DatasetError as error:
+            raise click.UsageError(f"--id: {error}", ctx) from error
 
 
 def _show(made: Generated, spec: Recipe) -> None:

@@ -202,18 +202,18 @@ def _readable(root: Path) -> Iterator[Check]:
         yield Check("dataset", str(warning.message), "make that folder readable")
     faults = len(told)
     for name, folder in found:
-        fault = _dataset_fault(name, folder)
-        if fault is not None:
-            faults += fault.must
-            yield fault
+        wrong = list(_dataset_faults(name, folder, root))
+        faults += any(fault.must for fault in wrong)
+        yield from wrong
     yield Check(
         "datasets", f"{len(found)} found" + (f", {faults} at fault" if faults else "; every file can be opened")
     )
 
 
-def _dataset_fault(name: str, folder: Path) -> Check | None:
+def _dataset_faults(name: str, folder: Path, root: Path) -> Iterator[Check]:
     """What is wrong with a dataset; a sound one of a kind that we do not read is a remark."""
     from smeoffline.data import hdf5, metadata
+    from smeoffline.data.folders import misplaced
     from smeoffline.errors import SmeofflineError
 
     path = folder / "data" / metadata.DATA_FILE
@@ -221,11 +221,13 @@ def _dataset_fault(name: str, folder: Path) -> Check | None:
         header = metadata.read(folder)
     except SmeofflineError as fault:
         if _told_id(folder / "data" / metadata.FILE) == name:
-            return Check("dataset", str(fault), "nothing, if it is for another program", must=False)
-        return Check("dataset", str(fault), f"move {folder} away: Minari lists no datasets at all beside it")
+            yield Check("dataset", str(fault), "nothing, if it is for another program", must=False)
+        else:
+            yield Check("dataset", str(fault), f"move {folder} away: Minari lists no datasets at all beside it")
+        return
     if header.id != name:
-        fix = f"move it to {header.id}, or correct dataset_id: Minari lists no datasets at all beside it"
-        return Check("dataset", f"{folder}: its metadata calls it {header.id!r}", fix)
+        fix = f"{misplaced(name, header.id, root)} (Minari lists no datasets at all beside it)"
+        yield Check("dataset", f"{folder}: its metadata calls it {header.id!r}", fix)
     try:
         file = hdf5.open_file(path)
         try:
@@ -233,8 +235,7 @@ def _dataset_fault(name: str, folder: Path) -> Check | None:
         finally:
             file.close()
     except SmeofflineError as fault:
-        return Check("dataset", str(fault), f"restore it, or remove {folder}")
-    return None
+        yield Check("dataset", str(fault), f"restore it, or remove {folder}")
 
 
 def _told_id(path: Path) -> object:

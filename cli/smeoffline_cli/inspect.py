@@ -32,8 +32,11 @@ def command(dataset: str, html: str | None, as_json: bool) -> None:
     wrote it, a sample of episodes is rolled out again and compared byte for byte. A fault is told by episode
     and step, and makes the exit code 1.
     """
-    if html is not None and (not html or Path(html).is_dir() or not Path(html).parent.is_dir()):
-        raise click.ClickException(f"--html {html!r}: expected a file in a folder that exists; create the folder first")
+    if html is not None and (not html or Path(html).is_dir()):
+        got = "a folder" if html else "nothing"
+        raise click.ClickException(f"--html {html!r}: expected a file, got {got}; name a file, such as audit.html")
+    if html is not None and not Path(html).parent.is_dir():
+        raise click.ClickException(f"--html {html!r}: there is no folder {str(Path(html).parent)!r}; create it first")
     with interruption.at_once():  # an audit writes nothing
         from smeoffline.data.audit import inspect
 

@@ -7,7 +7,8 @@ of the library is imported to show help. A test compares the defaults told here 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -137,9 +138,34 @@ def refuse(ctx: click.Context, error: Exception) -> NoReturn:
     Raises:
         click.UsageError: Always.
     """
-    flags: Mapping[tuple[str, str], str] = {(field.owner, field.name): field.flag for field in FIELDS}
     text = str(error)
-    found = re.match(r"(\w+): (\w+)", text)
-    if found and (found[1], found[2]) in flags:
-        text = flags[found[1], found[2]] + text[found.end() :]
-    raise click.UsageError(text, ctx) from error
+    named = _by_flag(text, {f"{field.owner}: {field.name}": field.flag for field in FIELDS})
+    raise click.UsageError(text if named is None else named, ctx) from error
+
+
+@contextmanager
+def refusals(ctx: click.Context, flags: Mapping[str, str]) -> Iterator[None]:
+    """Report what the library refuses about some options as usage errors; any other failure passes.
+
+    Args:
+        ctx: The command's.
+        flags: How the library's message begins, to the option that it is about: `{"train: steps": "--steps"}`.
+
+    Raises:
+        click.UsageError: A SpecError began so; the option stands there instead.
+    """
+    from smeoffline.errors import SpecError
+
+    try:
+        yield
+    except SpecError as error:
+        named = _by_flag(str(error), flags)
+        if named is None:
+            raise
+        raise click.UsageError(named, ctx) from error
+
+
+def _by_flag(text: str, flags: Mapping[str, str]) -> str | None:
+    """A message that begins with an option instead of the library's words; None where it begins otherwise."""
+    found = next((start for start in flags if re.match(rf"{re.escape(start)}\b", text)), None)
+    return None if found is None else flags[found] + text[len(found) :]

@@ -58,6 +58,11 @@ def emit_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     click.echo(_render(listed, headers=headers, right=frozenset(right)))
 
 
+def emit_warning(text: str) -> None:
+    """Print a remark on stderr, in one line."""
+    click.echo(f"warning: {' '.join(text.split())}", err=True)
+
+
 def cell(value: Any) -> str:
     """One value as a person reads it: four decimals, thousands marked, `-` for what does not exist."""
     value = plain(value)

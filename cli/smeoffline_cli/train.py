@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smeoffline_cli import complete, options
-from smeoffline_cli.edge import interruption
+from smeoffline_cli.edge import interruption, resumable
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from smeoffline.train.job import TrainedRun
+
+
+# How the library's messages about an option begin.
+FLAGS = {"algorithm": "--algo", "train: seed": "--seed", "train: steps": "--steps", "setting": "--set"}
+KEPT = "stopped before the end; a run that had begun keeps its last checkpoint: run the same command with --resume"
 
 
 @click.command("train")
@@ -36,8 +41,17 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Parent of runs.")
 @click.option("--resume", is_flag=True, help="Go on from the last checkpoint, or extend a finished run.")
 @options.json_option
+@click.pass_context
 def command(
-    dataset: str, algo: str, seed: int, steps: int, pairs: tuple[str, ...], out: Path, resume: bool, as_json: bool
+    ctx: click.Context,
+    dataset: str,
+    algo: str,
+    seed: int,
+    steps: int,
+    pairs: tuple[str, ...],
+    out: Path,
+    resume: bool,
+    as_json: bool,
 ) -> None:
     """Train an algorithm on a dataset, with exact resume.
 
@@ -51,8 +65,9 @@ def command(
         from smeoffline.train.algorithms import parse_settings
         from smeoffline.train.run import train
 
-        settings = parse_settings(pairs) if pairs or not resume else None
-    with _bar() as progress:
+        with options.refusals(ctx, FLAGS):
+            settings = parse_settings(pairs) if pairs or not resume else None
+    with options.refusals(ctx, FLAGS), resumable(KEPT), _bar() as progress:
         made = train(
             dataset, algo=algo, seed=seed, steps=steps, settings=settings, out=out, resume=resume, progress=progress
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from smeoffline.errors import SmeofflineError, SpecError
+from smeoffline.errors import SpecError
 from smeoffline.sme.task import known_keys, whole_number
 from smeoffline.train.algorithms import find_algorithm
 
@@ -41,10 +41,7 @@ class Entry:
         if not isinstance(self.name, str):
             raise SpecError(f"algorithm: name must be text, got {self.name!r}")
         if OWN_ALGORITHM.fullmatch(self.name) is None:
-            try:
-                find_algorithm(self.name)
-            except SmeofflineError as fault:
-                raise SpecError(str(fault)) from None
+            find_algorithm(self.name)
         if self.variant is not None and not is_name(self.variant):
             raise SpecError(f"algorithm {self.name!r}: variant must be of letters, digits, . _ -, got {self.variant!r}")
         if not isinstance(self.settings, Mapping):

@@ -114,8 +114,14 @@ def read_results(source: str | Path) -> Results:
     path = path / FILE_NAME if path.is_dir() else path
     try:
         content = path.read_bytes()
+    except FileNotFoundError:
+        raise BenchmarkError(f"results {str(path)!r}: there is no such file; run benchmark first") from None
+    except NotADirectoryError:
+        raise BenchmarkError(
+            f"results {str(path.parent)!r}: expected a folder with {path.name}, got a file; name the folder"
+        ) from None
     except OSError as fault:
-        raise BenchmarkError(f"results {str(path)!r}: cannot be read: {fault.strerror}; run benchmark first") from None
+        raise BenchmarkError(f"results {str(path)!r}: cannot be read: {fault.strerror}") from None
     cells: dict[str, CellResult] = {}
     lines = content.split(b"\n")
     for number, line in enumerate(lines, 1):

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from smeoffline.data import metadata
-from smeoffline.errors import DatasetError, DatasetNotFoundError, SmeofflineError, nearest
+from smeoffline.errors import DatasetError, DatasetNotFoundError, SmeofflineError, SmeofflineWarning, nearest
 
 # Minari's own pattern (`minari.dataset.minari_dataset.DATASET_ID_RE`), but that the version must be there:
 # Minari writes a dataset without one and then cannot list it.
@@ -102,19 +104,35 @@ def datasets_root(root: Path | None = None) -> Path:
 
 def list_datasets(root: Path | None = None) -> list[Listed]:
     """All datasets below a root, sorted by id. What is malformed is warned about and left out."""
-    found = []
-    for name, folder in dataset_folders(datasets_root(root)):
+    found, base = [], datasets_root(root)
+    for name, folder in dataset_folders(base):
         try:
             DatasetId.parse(name)
             header = metadata.read(folder)
             if header.id != name:
-                raise DatasetError(f"its metadata calls it {header.id!r}; move it back, or correct `dataset_id`")
+                raise DatasetError(f"its metadata calls it {header.id!r}; {misplaced(name, header.id, base)}")
         except SmeofflineError as fault:
-            warnings.warn(f"skipping {folder}: {fault}", stacklevel=2)
+            warnings.warn(f"skipping {folder}: {fault}", SmeofflineWarning, stacklevel=2)
             continue
         size = sum(p.stat().st_size for p in (folder / "data").iterdir() if p.is_file()) / 1e6
         found.append(Listed(name, folder, header.episodes, header.steps, round(size, 1), header.provenance))
     return sorted(found, key=lambda listed: listed.id)
+
+
+def misplaced(name: str, told: str, root: Path) -> str:
+    """What to do about a dataset whose metadata tell another id than its place, as a clause.
+
+    Args:
+        name: Its folder below the root.
+        told: The id in its metadata.
+        root: Of all datasets.
+    """
+    correct = f"set dataset_id in its {metadata.FILE} to {name!r}" if _ID.fullmatch(name) else "rename its folder"
+    if _ID.fullmatch(told) is None:
+        return correct
+    if _exists(root / told):
+        return f"{told} exists too, so this is a copy: remove it, or {correct}"
+    return f"move it to {root / told}, or {correct}"
 
 
 def find(dataset: str | Path, root: Path | None = None) -> Path:
@@ -129,18 +147,29 @@ def find(dataset: str | Path, root: Path | None = None) -> Path:
         DatasetError: The id or path leads to what is not a dataset.
     """
     base, name = datasets_root(root), str(dataset)
-    is_id = isinstance(dataset, str) and _ID.fullmatch(dataset) is not None
-    places = [*([base / name] if is_id else []), Path(name).expanduser()]
+    composed = unicodedata.normalize("NFC", name)  # an id looks the same however its accents were typed
+    is_id = isinstance(dataset, str) and _ID.fullmatch(composed) is not None
+    places = [*([base / composed] if is_id else []), Path(name).expanduser()]
     for place in places:
         if _is_dataset(place):
             return place
     shown = repr(name) if len(name) <= _SHOWN else f"{name[:_SHOWN]!r}..."
     if _exists(places[0]):
         raise DatasetError(f"dataset {shown}: {places[0]} holds no data/{metadata.FILE}; is it a dataset's folder?")
-    known = [found for found, _ in dataset_folders(base)]
+    if not _is_text(name):
+        raise DatasetNotFoundError(
+            f"dataset {name[:_SHOWN]!a}: not found, and this is no text in {sys.getfilesystemencoding()}; "
+            "use a UTF-8 locale, such as LC_ALL=C.UTF-8"
+        )
+    known = [found for found, _ in dataset_folders(base) if _is_text(found)]
     hint = nearest(name[:_SHOWN], known, how_many=3)
     have = f"; there are {len(known)} datasets, none of a similar name" if known else "; there are no datasets"
     raise DatasetNotFoundError(f"dataset {shown}: not found below {base}{hint if hint else have}")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name has no bytes that the locale could not decode."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _exists(path: Path) -> bool:
@@ -169,7 +198,7 @@ def dataset_folders(root: Path) -> Iterator[tuple[str, Path]]:
         except FileNotFoundError:
             continue
         except OSError as fault:
-            warnings.warn(f"skipping {folder}: {fault.strerror}", stacklevel=3)
+            warnings.warn(f"skipping {folder}: {fault.strerror}", SmeofflineWarning, stacklevel=3)
             continue
         if depth > 0 and any(p.name == "data" for p in entries):
             yield folder.relative_to(root).as_posix(), folder

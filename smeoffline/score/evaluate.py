@@ -66,7 +66,7 @@ class Evaluation:
         rl_gain: score_wd - imitation_score; None where headroom is below 0.02.
         gap_closed: rl_gain / headroom; None likewise.
         ood_curve: Score by distance from the cube.
-        probes: Probes of each kind.
+        probes: Uniform and out-of-distribution probes, each.
         seed: What drew probes and episodes.
         values: A run's critics beside the truth; None, and not in the record, unless they were asked for.
     """
@@ -111,7 +111,7 @@ def evaluate_policy(
     Args:
         policy: Observations (B, N_s + 2) to actions (B, N_a) in [0, 1].
         recipe: The dataset's; its data are not needed.
-        n_probes: Probes of each kind, >= 1.
+        n_probes: Uniform and out-of-distribution probes, each; >= 1.
         seed: In [0, 2^32); draws probes and fresh episodes.
 
     Returns:

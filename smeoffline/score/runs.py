@@ -41,7 +41,7 @@ def evaluate(
         target: A run's folder (whose evaluation is also written into it, `evaluation.json`), an ONNX file, or
             a callable from observations (B, N_s + 2) to actions (B, N_a).
         dataset: Whose task and behavior the scores refer to: an id or a folder. A run knows its own.
-        n_probes: Probes of each kind.
+        n_probes: Uniform and out-of-distribution probes, each.
         seed: In [0, 2^32).
         values: Also compare the run's critics with the truth (see `critics`); half a minute more.
 

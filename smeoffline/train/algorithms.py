@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from smeoffline.errors import SpecError, TrainingError, nearest
+from smeoffline.errors import SpecError, nearest
 
 Scalar = bool | int | float | str
 Setting = Scalar | tuple[int, ...]
@@ -94,17 +94,17 @@ def find_algorithm(name: str) -> Algorithm:
     """The row of a name.
 
     Raises:
-        TrainingError: No such row; the text has the nearest name, or says that it needs discrete actions.
+        SpecError: No such row; the text has the nearest name, or says that it needs discrete actions.
     """
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     plain = "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())
     if plain in NEED_DISCRETE_ACTIONS:
-        raise TrainingError(
+        raise SpecError(
             f"algorithm {name!r}: needs discrete actions, and these datasets have continuous ones; "
             f"continuous algorithms are {', '.join(ALGORITHMS)}"
         )
-    raise TrainingError(
+    raise SpecError(
         f"algorithm: expected one of {', '.join(ALGORITHMS)}, or module:function for your own, got {name!r}"
         f"{nearest(plain, ALGORITHMS)}"
     )

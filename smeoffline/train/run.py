@@ -58,10 +58,10 @@ def train(
         The finished run.
 
     Raises:
-        SpecError: A setting, the seed, a number of steps, or your own algorithm's name is wrong.
+        SpecError: The algorithm is unknown; or a setting, the seed or a number of steps is wrong.
         DatasetError: The dataset can't be used; a subclass says why.
-        TrainingError: The algorithm is unknown, the run exists and `resume` is false, it can't be resumed as
-            asked, or training failed (the run's status says so too).
+        TrainingError: The run exists and `resume` is false, it can't be resumed as asked, or training failed
+            (the run's status says so too).
         PolicyError: The policy has wrong shapes or values, or can't be exported.
         VersionError: Another version wrote the run.
         TrainingInterrupted: Ctrl-C (a KeyboardInterrupt); the last checkpoint is kept.

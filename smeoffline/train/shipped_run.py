@@ -53,7 +53,8 @@ def load_learner(run: Path) -> Learner:
     """The networks of a run as of its last checkpoint, critics included, for diagnostics.
 
     Raises:
-        TrainingError: The folder is no run of a shipped algorithm, or has no checkpoint that fits.
+        SpecError: It is of no shipped algorithm.
+        TrainingError: The folder is no run, or has no checkpoint that fits.
         VersionError: Another version wrote it.
     """
     record = read_run(run)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from smeoffline.data import metadata, regeneration, told
-from smeoffline.data.bundle.manifest import NAME, Entry, spec_of
+from smeoffline.data.bundle.manifest import FILES, NAME, Entry, spec_of
 from smeoffline.data.bundle.scan import EpisodeScan
 from smeoffline.data.episodes import content_sha256, episode_digests
 from smeoffline.data.findings import Finding
@@ -36,12 +36,13 @@ _KEYS = {
 }  # fmt: skip
 
 
-def describe(folder: Path, identity: str) -> Header:
+def describe(folder: Path, identity: str, called: str) -> Header:
     """The metadata of a dataset that can be in a bundle.
 
     Args:
         folder: The dataset's.
         identity: Its id.
+        called: What messages call the folder.
 
     Raises:
         BundleError: They hold what a bundle must not, or it isn't ours.
@@ -49,7 +50,7 @@ def describe(folder: Path, identity: str) -> Header:
         VersionError: A newer version of this package wrote them.
     """
     header = metadata.read(folder)
-    where = f"{identity}/data/{metadata.FILE}"
+    where = f"{called}/data/{metadata.FILE}"
     if header.id != identity:
         raise BundleError(f"{where}: dataset_id: expected {identity!r}, got {ascii(header.id)[:80]}")
     if header.provenance is None:
@@ -65,7 +66,7 @@ def describe(folder: Path, identity: str) -> Header:
     return header
 
 
-def check(folder: Path, entry: Entry, *, every: bool, regenerate: bool = False) -> int:
+def check(folder: Path, entry: Entry, *, every: bool, regenerate: bool = False, called: str | None = None) -> int:
     """Check an unpacked dataset whose files have the hashes of the manifest.
 
     Args:
@@ -74,18 +75,20 @@ def check(folder: Path, entry: Entry, *, every: bool, regenerate: bool = False) 
         every: Whether to read all numbers of all episodes and recompute the content hash, or only those of a
             sample. Either way the layout of every episode is checked, and the steps of a sample are recomputed.
         regenerate: Whether to make the dataset again from its recipe, and compare.
+        called: What messages call the folder; by default its id, as in the bundle.
 
     Returns:
         How many steps were recomputed from the known optimum.
 
     Raises:
-        BundleError: The first fault, beginning with the member's name.
+        BundleError: The first fault, beginning with the name of the member (or of the file in `called`).
         VersionError: A newer version of this package wrote the dataset.
     """
-    described, stored = (member.name for member in entry.files)
+    called = entry.identity.text if called is None else called
+    described, stored = (f"{called}/data/{name}" for name in FILES)
     try:
-        header = describe(folder, entry.identity.text)
-        recipe = _recipe(header, entry)
+        header = describe(folder, entry.identity.text, called)
+        recipe = _recipe(header, entry, described)
         _refuse(described, told.against_recipe(header.raw, entry.spec | {"scores": _scores(header)}))
         prepared = Regeneration(recipe, recipe.task.build())
         with open_episodes(folder / "data" / metadata.DATA_FILE) as opened:
@@ -100,14 +103,14 @@ def check(folder: Path, entry: Entry, *, every: bool, regenerate: bool = False) 
     except BundleError:
         raise
     except SmeofflineError as fault:  # whose text begins with where the file is now
-        text = str(fault).replace(f"{folder}/data/", f"{entry.identity.text}/data/")
+        text = str(fault).replace(f"{folder}/data/", f"{called}/data/")
         kind = VersionError if isinstance(fault, VersionError) else BundleError
-        raise kind(text if entry.identity.text in text else f"{described}: {text}") from None
+        raise kind(text if called in text or entry.identity.text in text else f"{described}: {text}") from None
 
 
-def _recipe(header: Header, entry: Entry) -> Recipe:
+def _recipe(header: Header, entry: Entry, described: str) -> Recipe:
     """The recipe that manifest and metadata agree upon."""
-    described, provenance = entry.files[0].name, header.provenance or {}
+    provenance = header.provenance or {}
     for key, value in spec_of(provenance).items():
         if value != entry.spec[key]:
             raise BundleError(f"{described}: {key}: expected what {NAME} says of it, got another")

@@ -64,6 +64,7 @@ def install(
         BundleError: No source has a sound bundle; names what is wrong with each.
         DatasetExistsError: An id is taken and `overwrite` is false.
         DatasetError: The disk is full, or the folder can't be written to.
+        SpecError: The hash is none.
         VersionError: A newer version of this package wrote the bundle.
     """
     root = datasets_root()

@@ -153,12 +153,12 @@ def _info(name: str, size: int = 0) -> zipfile.ZipInfo:
 
 def _add(archive: zipfile.ZipFile, identity: DatasetId, folder: Path, meter: Meter) -> Entry:
     """Copy a dataset into the bundle, and check it."""
-    header = describe(folder, identity.text)
+    header = describe(folder, identity.text, str(folder))
     names = zip(manifest.member_names(identity), manifest.FILES, strict=True)
     files = tuple(_copy(archive, name, folder / "data" / source, meter) for name, source in names)
     entry = Entry(identity, manifest.spec_of(header.provenance or {}), files)
     meter.tell("checking")
-    check(folder, entry, every=True)
+    check(folder, entry, every=True, called=str(folder))
     return entry
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smeoffline.data.shipped import shipped_folder
-from smeoffline.errors import BundleError, nearest
+from smeoffline.errors import BundleError, SpecError, nearest
 
 REGISTRY = "registry.txt"
 
@@ -103,10 +103,11 @@ def find_sources(places: Sequence[str], sha256: str | None) -> list[Source]:
         sha256: Of the file, 64 hex digits; None to take that of the registry, if any.
 
     Raises:
-        BundleError: No such file or name (with the nearest), or the hash is none.
+        BundleError: No such file or name (with the nearest).
+        SpecError: The hash is none.
     """
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        raise BundleError(f"--sha256: expected 64 hex digits, got {sha256!r}")
+        raise SpecError(f"sha256: expected 64 hex digits, got {sha256!r}")
     wanted = None if sha256 is None else sha256.lower()
     found = []
     for place in places:
