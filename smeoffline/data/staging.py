@@ -15,7 +15,9 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from pathlib import Path
+from typing import Literal
 
 from smeoffline.data.disk import sync, write_error
 from smeoffline.data.folders import NAMESPACE_FILE, DatasetId
@@ -57,11 +59,12 @@ class Staging:
         """
         try:
             self._check_above()
-            if not os.path.lexists(self._target) or _is_stub(self._target):
+            found = _found_at(self._target)
+            if found is None or _is_stub(self._target):
                 return
-            if not self._target.is_dir():
+            if found == "file":
                 raise DatasetError(f"{self._target}: expected a folder, got a file; move it away")
-            if not (self._target / "data").is_dir():
+            if found == "folder":
                 raise DatasetExistsError(f"{self._target}: exists and is no dataset; choose another id")
         except OSError as fault:
             raise write_error(fault, self._target) from None
@@ -72,7 +75,7 @@ class Staging:
         """Every folder above the dataset's is one, or can be made; and none is itself a dataset."""
         spaces = self._namespaces()
         for folder in (*reversed(self._root.parents), self._root, *spaces):
-            if os.path.lexists(folder) and not folder.is_dir():
+            if _found_at(folder) == "file":
                 raise DatasetError(f"{folder}: expected a folder, got a file; move it away")
         for folder in spaces:
             if (folder / "data").is_dir():
@@ -241,6 +244,22 @@ def _lock(folder: Path) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def _found_at(place: Path) -> Literal["file", "folder", "dataset"] | None:
+    """What stands at a place, seen at one moment: others may replace it while it is looked at."""
+    while True:
+        try:
+            before = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return "file" if place.is_symlink() else None
+        if not stat.S_ISDIR(before.st_mode):
+            return "file"
+        if (place / "data").is_dir():
+            return "dataset"
+        with contextlib.suppress(FileNotFoundError):
+            if place.stat().st_ino == before.st_ino:
+                return "folder"
 
 
 def _is_stub(folder: Path) -> bool:
