@@ -52,3 +52,14 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """The bytes of a bundle of one small dataset."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("packed")
+        patch.setenv("MINARI_DATASETS_PATH", str(folder / "minari"))
+        from bundles import packed  # and all that it needs: only for the tests of bundles
+
+        return packed(folder)

@@ -36,15 +36,6 @@ Gaussian = EXPLORATIONS["gaussian"]
 SAMPLE = ROOT / "datasets" / "sample.zip"
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    """The bytes of a bundle of one small dataset."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("packed")
-        patch.setenv("MINARI_DATASETS_PATH", str(folder / "minari"))
-        return packed(folder)
-
-
 @pytest.fixture
 def put(tmp_path):
     """A function that writes bytes to a file and returns its name."""

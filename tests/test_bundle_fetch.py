@@ -9,7 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from bundles import DATA, ID, everything, members, packed
+from bundles import DATA, ID, everything, members
 from command import invoke
 
 from smeoffline.data.bundle.install import install
@@ -75,15 +75,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *args):
         """Keep the test's output clean."""
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    """The bytes of a bundle of one small dataset."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("packed")
-        patch.setenv("MINARI_DATASETS_PATH", str(folder / "minari"))
-        return packed(folder)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import bundles
 import h5py
 import numpy as np
 import pytest
-from bundles import DATA, ID, MANIFEST, METADATA, everything, members, packed, zipped
+from bundles import DATA, ID, MANIFEST, METADATA, everything, members, zipped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,15 +27,6 @@ from smeoffline.errors import BundleError, SmeofflineError
 
 # The long mode: SMEOFFLINE_FUZZ=10000 python -m pytest tests/test_bundle_safety.py -k mutated
 MUTATIONS = int(os.environ.get("SMEOFFLINE_FUZZ", "50"))
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    """The bytes of a bundle of one small dataset."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("packed")
-        patch.setenv("MINARI_DATASETS_PATH", str(folder / "minari"))
-        return packed(folder)
 
 
 @pytest.fixture
