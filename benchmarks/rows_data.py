@@ -17,9 +17,9 @@ from minari.data_collector import EpisodeBuffer
 from peers import make_env, published_package
 
 import smeoffline as so
-from smeoffline.data import store
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.rollout import Rollout
+from smeoffline.data.storage import store
 from smeoffline.sme.blocks import worker_pool
 from smeoffline.sme.cores import default_workers
 from smeoffline.sme.env import action_space, observation_space

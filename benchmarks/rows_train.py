@@ -126,7 +126,7 @@ def _run_d3rlpy(dataset: str, algo: str, steps: int, threads: int) -> float:
     import d3rlpy
     import torch
 
-    from smeoffline.data import store
+    from smeoffline.data.storage import store
 
     torch.set_num_threads(threads)
     data = store.read(dataset)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import register, registry
 
 if TYPE_CHECKING:
-    from smeoffline.data.audit import Finding as Finding
-    from smeoffline.data.audit import Inspection as Inspection
-    from smeoffline.data.audit import inspect as inspect
+    from smeoffline.data.audit.inspection import Finding as Finding
+    from smeoffline.data.audit.inspection import Inspection as Inspection
+    from smeoffline.data.audit.inspection import inspect as inspect
     from smeoffline.data.behavior import Behavior as Behavior
     from smeoffline.data.generate import Generated as Generated
     from smeoffline.data.generate import generate as generate
@@ -64,9 +64,9 @@ _HOME = {
     "Behavior": "smeoffline.data.behavior",
     "Component": "smeoffline.data.recipe",
     "Evaluation": "smeoffline.score.evaluate",
-    "Finding": "smeoffline.data.audit",
+    "Finding": "smeoffline.data.audit.inspection",
     "Generated": "smeoffline.data.generate",
-    "Inspection": "smeoffline.data.audit",
+    "Inspection": "smeoffline.data.audit.inspection",
     "Recipe": "smeoffline.data.recipe",
     "Sme": "smeoffline.sme.model",
     "SmeofflineError": "smeoffline.errors",
@@ -75,7 +75,7 @@ _HOME = {
     "Transitions": "smeoffline.train.transitions",
     "evaluate": "smeoffline.score.runs",
     "generate": "smeoffline.data.generate",
-    "inspect": "smeoffline.data.audit",
+    "inspect": "smeoffline.data.audit.inspection",
     "train": "smeoffline",  # the room itself, which can be called: see there
 }
 

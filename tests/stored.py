@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from smeoffline.data import store
-from smeoffline.data.episodes import EpisodeBlock
+from smeoffline.data.storage import store
+from smeoffline.data.storage.episodes import EpisodeBlock
 
 OBSERVATION_DIM, ACTION_DIM = 5, 2
 ID = "sme/mine-v0"

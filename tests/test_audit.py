@@ -13,7 +13,9 @@ from minari.data_collector import EpisodeBuffer
 from stored import data_file
 
 import smeoffline as so
-from smeoffline.data import audit, replay, store
+from smeoffline.data.audit import inspection as audit
+from smeoffline.data.audit import replay
+from smeoffline.data.storage import store
 from smeoffline.errors import DatasetNotFoundError
 
 TASKS = {

@@ -20,9 +20,10 @@ from stored import data_file
 from test_audit import MIXED, edit_metadata, generate
 
 import smeoffline as so
-from smeoffline.bench.audit_page import page
-from smeoffline.data import coverage, store
-from smeoffline.data.coverage import Grid, expected_cells, joint_bins
+from smeoffline.bench.audit.page import page
+from smeoffline.data.audit import coverage
+from smeoffline.data.audit.coverage import Grid, expected_cells, joint_bins
+from smeoffline.data.storage import store
 
 VOID = {"meta", "use", "path"}  # what may stand without an end
 

@@ -15,10 +15,12 @@ from test_audit import MIXED, TASKS, edit_metadata, generate
 from torch import nn
 
 import smeoffline as so
-from smeoffline.data import audit, regeneration, store
 from smeoffline.data.action_box import ActionBox
+from smeoffline.data.audit import inspection as audit
+from smeoffline.data.audit import regeneration
 from smeoffline.data.behavior import BASES, WITHOUT_NU
 from smeoffline.data.exploration import EXPLORATIONS
+from smeoffline.data.storage import store
 from smeoffline.sme.machine import platform_tag
 from smeoffline.train.export import export_policy
 

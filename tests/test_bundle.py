@@ -22,13 +22,13 @@ from bundles import DATA, ID, MANIFEST, METADATA, everything, members, packed, t
 from command import ROOT, invoke, running
 
 import smeoffline as so
-from smeoffline.data import store
 from smeoffline.data.bundle.install import install
 from smeoffline.data.bundle.pack import ensure, pack
 from smeoffline.data.bundle.sources import find_sources, registered
 from smeoffline.data.bundle.verify import verify
 from smeoffline.data.exploration import EXPLORATIONS
 from smeoffline.data.recipe import Recipe
+from smeoffline.data.storage import store
 from smeoffline.errors import BundleError, DatasetError, DatasetExistsError, SpecError, VersionError
 from smeoffline.sme.model import Sme
 
@@ -121,7 +121,7 @@ def test_provenance_and_seeds_of_every_part_survive(tmp_path, put, monkeypatch):
 @pytest.mark.parametrize("where", [0.0, 0.5, 1.0])
 def test_a_flipped_byte_is_a_checksum_error_that_names_the_member(bundle, put, minari_root, member, where, monkeypatch):
     """Wherever in a member a byte is flipped, its name is told before HDF5 opens anything [D4RL#160]."""
-    monkeypatch.setattr("smeoffline.data.hdf5.open_file", lambda _: pytest.fail("opened"))
+    monkeypatch.setattr("smeoffline.data.storage.hdf5.open_file", lambda _: pytest.fail("opened"))
     parts, data = members(bundle), bytearray(bundle)
     start = bundle.index(parts[member])
     data[start + round(where * (len(parts[member]) - 1))] ^= 1

@@ -15,7 +15,7 @@ from smeoffline.data.behavior import Behavior
 from smeoffline.data.generate import generate
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.errors import PolicyError, SpecError
-from smeoffline.score.critics import critic_values
+from smeoffline.score.critics.agreement import critic_values
 from smeoffline.score.ranks import mean_rank_correlation, rank_correlation
 from smeoffline.score.true_values import noise_ceiling, policy_q, rollout_steps
 from smeoffline.sme import probes

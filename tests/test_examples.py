@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command import ROOT, environment, invoke
 
-from smeoffline.data import store
+from smeoffline.data.storage import store
 from smeoffline.sme.model import score
 
 EXAMPLES = ROOT / "examples"

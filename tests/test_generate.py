@@ -18,13 +18,13 @@ import torch
 
 import smeoffline as so
 from smeoffline.data import generate as module
-from smeoffline.data import store
 from smeoffline.data.behavior import Behavior
-from smeoffline.data.episodes import content_sha256
 from smeoffline.data.generate import Generated, generate, generate_recipe
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.reference import reference_returns, references
 from smeoffline.data.rollout import Rollout
+from smeoffline.data.storage import store
+from smeoffline.data.storage.episodes import content_sha256
 from smeoffline.errors import DatasetError, DatasetExistsError, SpecError
 from smeoffline.sme.machine import platform_tag
 from smeoffline.sme.task import Task

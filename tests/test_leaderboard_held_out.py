@@ -12,9 +12,9 @@ from boards import SUITE, tiny
 from smeoffline.bench.leaderboard.board import Board
 from smeoffline.bench.leaderboard.held_out import LONGEST, Salt, held_out, transitions
 from smeoffline.bench.suite import Suite
-from smeoffline.data import store
 from smeoffline.data.generate import generate_recipe
 from smeoffline.data.rollout import Rollout
+from smeoffline.data.storage import store
 from smeoffline.errors import BenchmarkError
 from smeoffline.sme.model import Sme
 from smeoffline.sme.task import Task

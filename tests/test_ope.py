@@ -10,18 +10,18 @@ from command import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smeoffline.data import store
 from smeoffline.data.behavior import Behavior
 from smeoffline.data.generate import generate
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.rollout import Rollout
+from smeoffline.data.storage import store
 from smeoffline.errors import DatasetError, PolicyError, SmeofflineError, SpecError
-from smeoffline.score.importance import Weighted
-from smeoffline.score.ope import off_policy
-from smeoffline.score.ope_methods import METHODS, NEED_DENSITY, Logged
-from smeoffline.score.ope_notes import notes
-from smeoffline.score.ope_records import Estimate, PolicyEstimates, method_scores
-from smeoffline.score.ope_targets import find_target, log_density
+from smeoffline.score.ope.estimate import off_policy
+from smeoffline.score.ope.importance import Weighted
+from smeoffline.score.ope.methods import METHODS, NEED_DENSITY, Logged
+from smeoffline.score.ope.notes import notes
+from smeoffline.score.ope.records import Estimate, PolicyEstimates, method_scores
+from smeoffline.score.ope.targets import find_target, log_density
 from smeoffline.sme.task import Task
 
 TASK = Task(state_dim=3, action_dim=1, episode_length=3)

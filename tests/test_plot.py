@@ -12,14 +12,14 @@ from command import invoke
 from scipy import stats
 from stored import block, write
 
-from smeoffline.bench import picture_dataset
-from smeoffline.bench.picture_behaviors import Seen, behaviors_picture, seen
-from smeoffline.bench.picture_run import run_picture
-from smeoffline.bench.picture_task import PIXELS, _folded, spread, task_picture
-from smeoffline.bench.pictures import square_states
-from smeoffline.data import store
+from smeoffline.bench.pictures import dataset as picture_dataset
+from smeoffline.bench.pictures.behaviors import Seen, behaviors_picture, seen
+from smeoffline.bench.pictures.canvas import square_states
+from smeoffline.bench.pictures.run import run_picture
+from smeoffline.bench.pictures.task import PIXELS, _folded, spread, task_picture
 from smeoffline.data.behavior import BASES, Behavior
 from smeoffline.data.exploration import EXPLORATIONS
+from smeoffline.data.storage import store
 from smeoffline.errors import SpecError, TrainingError
 from smeoffline.sme.task import Task
 from smeoffline.train.record import RunRecord
@@ -60,7 +60,7 @@ def test_the_distance_from_uniform_is_that_of_kolmogorov_and_smirnov(power):
 def test_every_base_and_every_exploration_is_drawn(tmp_path, monkeypatch):
     """Each registered pair has a panel with its score, but `policy`, which needs a file; a new one would too."""
     drawn = []
-    monkeypatch.setattr("smeoffline.bench.picture_behaviors.seen", lambda b, t: drawn.append(b) or seen(b, t))
+    monkeypatch.setattr("smeoffline.bench.pictures.behaviors.seen", lambda b, t: drawn.append(b) or seen(b, t))
     path = behaviors_picture(TINY, nu=0.2, sigma=0.1).save(tmp_path / "b.svg")
     pairs = {(b.base, b.explore) for b in drawn}
     bases = [base for base in BASES if base not in ("policy", "random")]

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from smeoffline.data import store
 from smeoffline.data.action_box import ActionBox
-from smeoffline.data.audit import inspect
+from smeoffline.data.audit.inspection import inspect
 from smeoffline.data.behavior import Behavior, file_sha256
 from smeoffline.data.generate import generate
 from smeoffline.data.policy_file import load_policy
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.reference import references
 from smeoffline.data.rollout import Rollout
+from smeoffline.data.storage import store
 from smeoffline.errors import PolicyError, SpecError
 from smeoffline.sme.task import Task
 from smeoffline.train.export import export_policy

@@ -15,7 +15,7 @@ import pytest
 import synthetic_results as synthetic
 from command import ROOT, environment, invoke, python
 
-from smeoffline.bench.report import render, report
+from smeoffline.bench.report.report import render, report
 
 SMALL_GAIN = {"seeds": 2, "algos": ("bc", "iql", "td3plusbc"), "nus": (0.0, 0.3), "complexities": (1,)}
 COMMITTED = sorted(path.parent for path in (ROOT / "reports").glob("*/report.md"))

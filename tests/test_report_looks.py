@@ -12,14 +12,14 @@ import synthetic_results as synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smeoffline.bench.figures import KNOWN, looks
-from smeoffline.bench.figures_tables import ABOVE, BELOW, GAIN_LIMIT, MIDDLE, shade, signed
-from smeoffline.bench.report_figures import drawings
-from smeoffline.bench.report_findings import findings
-from smeoffline.bench.report_labels import NAMES, DatasetLabels, Variant, algorithm_labels
-from smeoffline.bench.report_lines import study
-from smeoffline.bench.report_numbers import tidy
-from smeoffline.bench.report_tables import escaped, number
+from smeoffline.bench.drawing.style import KNOWN, looks
+from smeoffline.bench.drawing.tables import ABOVE, BELOW, GAIN_LIMIT, MIDDLE, shade, signed
+from smeoffline.bench.report.figures import drawings
+from smeoffline.bench.report.findings import findings
+from smeoffline.bench.report.labels import NAMES, DatasetLabels, Variant, algorithm_labels
+from smeoffline.bench.report.numbers import tidy
+from smeoffline.bench.report.runs import study
+from smeoffline.bench.report.tables import escaped, number
 from smeoffline.train.algorithms import ALGORITHMS
 
 variants = st.builds(

@@ -11,10 +11,10 @@ import synthetic_results as synthetic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smeoffline.bench.report_lines import study
-from smeoffline.bench.report_numbers import dataset_rows, means_of, result_rows
-from smeoffline.bench.report_table1 import paper_table, pooled_sizes, table1
-from smeoffline.bench.report_views import curve_panels, distance_panels, gain_panels, improvement_panels
+from smeoffline.bench.report.numbers import dataset_rows, means_of, result_rows
+from smeoffline.bench.report.runs import study
+from smeoffline.bench.report.table1 import paper_table, pooled_sizes, table1
+from smeoffline.bench.report.views import curve_panels, distance_panels, gain_panels, improvement_panels
 from smeoffline.errors import BenchmarkError
 from smeoffline.score.statistics import estimate
 

@@ -10,8 +10,8 @@ import pytest
 import synthetic_results as synthetic
 from scipy import stats
 
-from smeoffline.bench.report_lines import study
-from smeoffline.bench.report_ranking import ScoreTable, compare, ranking, stratified
+from smeoffline.bench.report.ranking import ScoreTable, compare, ranking, stratified
+from smeoffline.bench.report.runs import study
 from smeoffline.errors import SpecError
 from smeoffline.score.statistics import interquartile_mean
 

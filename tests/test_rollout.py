@@ -14,9 +14,9 @@ from scipy import special, stats
 
 from smeoffline.data.acting import Actor
 from smeoffline.data.behavior import Behavior
-from smeoffline.data.episodes import EpisodeBlock
 from smeoffline.data.recipe import Component, Recipe
 from smeoffline.data.rollout import AHEAD, Rollout, rows_per_block
+from smeoffline.data.storage.episodes import EpisodeBlock
 from smeoffline.data.streams import component_stream, episode_seeds, episode_stream
 from smeoffline.sme.env import SMEEnv
 from smeoffline.sme.task import Task

@@ -10,9 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("sme", "data", "train", "score", "bench")  # a room imports only itself and those to its left
+FOLDERS = {  # within a room: a folder imports only itself and those to its left; "" are the room's own modules
+    "data": ("storage", "", "audit", "bundle"),
+    "bench": ("drawing", "", "report", "leaderboard", "pictures", "audit"),
+}
 SOLE_IMPORTERS = {
-    "minari": {"smeoffline/data/store.py", "smeoffline/data/hdf5.py"},
-    "h5py": {"smeoffline/data/store.py", "smeoffline/data/hdf5.py"},
+    "minari": {"smeoffline/data/storage/store.py", "smeoffline/data/storage/hdf5.py"},
+    "h5py": {"smeoffline/data/storage/store.py", "smeoffline/data/storage/hdf5.py"},
     "d3rlpy": {"smeoffline/train/trainer.py"},
 }
 FORKS_TORCH = "smeoffline/train/trainer.py"  # d3rlpy draws from torch's global generator; it forks that
@@ -65,7 +69,16 @@ def direction_faults(path: str, tree: ast.AST) -> list[str]:
             continue
         if room not in ROOMS or target not in ROOMS or ROOMS.index(target) > ROOMS.index(room):
             faults.append(f"{path} imports {name}")
+        elif room == target and room in FOLDERS:
+            order = FOLDERS[room]
+            if order.index(folder(parts[2], room)) > order.index(folder(path.split("/")[2], room)):
+                faults.append(f"{path} imports {name}")
     return faults
+
+
+def folder(name: str, room: str) -> str:
+    """The folder of a room that a name below it is, or "" where it is one of the room's own modules."""
+    return name if name in FOLDERS[room] else ""
 
 
 def hazards(path: str, tree: ast.AST) -> list[str]:
@@ -115,9 +128,16 @@ def test_there_is_something_to_check():
 
 @pytest.mark.parametrize("path", sources(), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_imports_point_one_way(path):
-    """A room imports only itself and rooms to its left, and a library's sole importer is its only one."""
+    """A room or a folder imports only itself and those to its left, and a library's sole importer is its only one."""
     relative = path.relative_to(ROOT).as_posix()
     assert direction_faults(relative, ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+def test_the_folders_of_the_rooms_are_all_named():
+    """Each folder of a room that has an order is in that order, so that none can be added unnoticed."""
+    for room, order in FOLDERS.items():
+        found = {path.parent.name for path in (ROOT / "smeoffline" / room).glob("*/__init__.py")}
+        assert found == set(order) - {""}
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -131,15 +151,18 @@ def test_no_global_randomness_no_pickle_no_known_trap(path):
     ("path", "source"),
     [
         ("smeoffline/sme/model.py", "from smeoffline.data import store"),
-        ("smeoffline/data/audit.py", "def f():\n    import smeoffline.train.trainer"),
+        ("smeoffline/data/audit/inspection.py", "def f():\n    import smeoffline.train.trainer"),
         ("smeoffline/train/policy.py", "from smeoffline.score.probes import x"),
         ("smeoffline/score/values.py", "import importlib\nimportlib.import_module('smeoffline.bench.run')"),
         ("smeoffline/bench/run.py", "from smeoffline_cli.main import main"),
         ("smeoffline/bench/run.py", "import smeoffline"),
-        ("smeoffline/data/audit.py", "import h5py"),
-        ("smeoffline/data/audit.py", "from minari.dataset import MinariDataset"),
+        ("smeoffline/data/audit/inspection.py", "import h5py"),
+        ("smeoffline/data/audit/inspection.py", "from minari.dataset import MinariDataset"),
         ("smeoffline/train/policy.py", "import d3rlpy"),
         ("smeoffline/errors.py", "from smeoffline.sme.task import Task"),
+        ("smeoffline/data/storage/store.py", "from smeoffline.data.recipe import Recipe"),
+        ("smeoffline/data/generate.py", "from smeoffline.data.audit import inspection"),
+        ("smeoffline/bench/drawing/points.py", "from smeoffline.bench.report.study import Study"),
     ],
 )
 def test_an_import_in_the_wrong_direction_is_found(path, source):

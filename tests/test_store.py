@@ -18,8 +18,8 @@ from minari.data_collector import EpisodeBuffer
 from stored import ID, block, data_file, flat, same_bits, write
 from typer.testing import CliRunner
 
-from smeoffline.data import store, twins
-from smeoffline.data.episodes import EpisodeBlock, content_sha256, episode_digest
+from smeoffline.data.storage import store, twins
+from smeoffline.data.storage.episodes import EpisodeBlock, content_sha256, episode_digest
 from smeoffline.errors import DatasetError
 
 ARRAYS = ("observations", "actions", "rewards", "terminations", "truncations", "optimal_actions")
@@ -97,7 +97,7 @@ def test_reading_by_twins_is_reading_by_hdf5(monkeypatch, lengths):
     write(block(lengths, densities=True), block(lengths[::-1], seed=1, densities=True), components=True)
     opened = []
     real = store.read_episodes.__globals__["hdf5"].open_stored
-    monkeypatch.setattr("smeoffline.data.hdf5.open_stored", lambda *args: opened.append(args[1]) or real(*args))
+    monkeypatch.setattr("smeoffline.data.storage.hdf5.open_stored", lambda *args: opened.append(args[1]) or real(*args))
     fast = store.read(ID)
     assert len(opened) == 7 * len(set(lengths))
     monkeypatch.setattr(twins, "header_end", lambda _: None)
@@ -126,7 +126,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
 
 def test_many_lengths_need_no_more_memory_than_one_template_file(monkeypatch):
     """When the templates have used up their memory they are made anew, and the episodes are still right."""
-    monkeypatch.setattr("smeoffline.data.hdf5._TEMPLATE_BYTES", 1000)
+    monkeypatch.setattr("smeoffline.data.storage.hdf5._TEMPLATE_BYTES", 1000)
     made = block([*range(1, 12), *range(1, 12)])
     write(made)
     assert same_bits(store.read(ID).actions, flat([made], "actions"))

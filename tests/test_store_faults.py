@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from stored import ID, block, data_file, same_bits, write
 
-from smeoffline.data import store
+from smeoffline.data.storage import store
 from smeoffline.errors import DatasetError, DatasetFaultError, DatasetNotFoundError, VersionError
 
 LENGTHS = [3, 2, 3, 3, 1]

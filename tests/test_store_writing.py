@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from minari.dataset.minari_dataset import parse_dataset_id
 from stored import ID, SPEC, block, data_file, same_bits, write
 
-from smeoffline.data import staging, store
-from smeoffline.data.folders import DatasetId
+from smeoffline.data.storage import staging, store
+from smeoffline.data.storage.folders import DatasetId
 from smeoffline.errors import DatasetError, DatasetExistsError
 
 TESTS = Path(__file__).parent
@@ -304,7 +304,7 @@ def test_a_read_only_file_system_is_told(tmp_path):
 WRITE_SLOWLY = """
 import sys
 from stored import ID, SPEC, block
-from smeoffline.data import store
+from smeoffline.data.storage import store
 with store.create(ID, observation_dim=5, action_dim=2, env_spec_json=SPEC) as writer:
     writer.write(block([2]))
     print("writing", flush=True)

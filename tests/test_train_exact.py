@@ -9,7 +9,7 @@ import pytest
 import torch
 from train_data import NAMES, A, D, dataset, same_bits, small_settings, small_trainer, weights
 
-from smeoffline.data.store import Dataset
+from smeoffline.data.storage.store import Dataset
 from smeoffline.train.algorithms import ALGORITHMS
 from smeoffline.train.checkpoint import load_checkpoint, save_checkpoint
 from smeoffline.train.trainer import TorchStream, _config, d3rlpy

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smeoffline.data.action_box import ActionBox
-from smeoffline.data.store import Dataset
+from smeoffline.data.storage.store import Dataset
 from smeoffline.train.algorithms import ALGORITHMS, Algorithm, Setting, resolve_settings
 from smeoffline.train.trainer import Learner, Trainer, setting_defaults
 from smeoffline.train.transitions import Transitions

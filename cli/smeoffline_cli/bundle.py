@@ -125,7 +125,7 @@ def install(ctx: click.Context, sources: tuple[str, ...], sha256: str | None, ov
 def list_(as_json: bool) -> None:
     """List named bundles and installed datasets."""
     from smeoffline.data.bundle.sources import registered
-    from smeoffline.data.folders import datasets_root, list_datasets
+    from smeoffline.data.storage.folders import datasets_root, list_datasets
 
     bundles, datasets = registered(), list_datasets()
     if as_json:

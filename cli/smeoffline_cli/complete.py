@@ -35,7 +35,7 @@ def _completer(names: Callable[[], Iterable[str]], *, or_file: bool = False) -> 
 
 
 def _datasets() -> list[str]:
-    from smeoffline.data.folders import list_datasets
+    from smeoffline.data.storage.folders import list_datasets
 
     return [listed.id for listed in list_datasets()]
 

@@ -11,7 +11,7 @@ import click
 from smeoffline_cli.output import emit_table
 
 if TYPE_CHECKING:
-    from smeoffline.score.critic_records import CriticValues
+    from smeoffline.score.critics.records import CriticValues
 
 PROBES = {
     "data": "states and actions of the data",
@@ -67,7 +67,7 @@ def draw_critics(path: Path, values: Mapping[str, CriticValues | None]) -> None:
         path: An SVG file; replaced where it exists.
         values: By name of the run.
     """
-    from smeoffline.bench.figures_critics import critics_svg  # matplotlib
+    from smeoffline.bench.drawing.critics import critics_svg  # matplotlib
     from smeoffline.train.files import write_atomically
 
     points = {name: found.points for name, found in values.items() if found is not None}

@@ -90,7 +90,7 @@ def _from_file(ctx: click.Context, source: str) -> Recipe:
 
 def _check_id(ctx: click.Context) -> None:
     """Refuse an id that Minari does not take, where one was typed."""
-    from smeoffline.data.folders import DatasetId
+    from smeoffline.data.storage.folders import DatasetId
     from smeoffline.errors import DatasetError
 
     name = options.typed_fields(ctx, "recipe").get("name")

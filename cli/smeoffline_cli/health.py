@@ -165,7 +165,7 @@ def _machine() -> Iterator[Check]:
 
 def _datasets() -> Iterator[Check]:
     """The folder of datasets: room, permission, and each dataset in it."""
-    from smeoffline.data.folders import datasets_root
+    from smeoffline.data.storage.folders import datasets_root
 
     root = datasets_root()
     place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
@@ -191,7 +191,7 @@ def _writable(root: Path, place: Path) -> Check:
 
 def _readable(root: Path) -> Iterator[Check]:
     """Every dataset's metadata and data file."""
-    from smeoffline.data.folders import dataset_folders
+    from smeoffline.data.storage.folders import dataset_folders
 
     if root.exists() and not root.is_dir():
         return
@@ -212,8 +212,8 @@ def _readable(root: Path) -> Iterator[Check]:
 
 def _dataset_faults(name: str, folder: Path, root: Path) -> Iterator[Check]:
     """What is wrong with a dataset; a sound one of a kind that we do not read is a remark."""
-    from smeoffline.data import hdf5, metadata
-    from smeoffline.data.folders import misplaced
+    from smeoffline.data.storage import hdf5, metadata
+    from smeoffline.data.storage.folders import misplaced
     from smeoffline.errors import SmeofflineError
 
     path = folder / "data" / metadata.DATA_FILE

@@ -15,7 +15,7 @@ from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.references import can_explore, emit_references
 
 if TYPE_CHECKING:
-    from smeoffline.data.audit import Finding, Inspection
+    from smeoffline.data.audit.inspection import Finding, Inspection
 
 HIDDEN = ("smeoffline", "schema")  # told in other words, or of no use to a reader
 
@@ -38,7 +38,7 @@ def command(dataset: str, html: str | None, as_json: bool) -> None:
     if html is not None and not Path(html).parent.is_dir():
         raise click.ClickException(f"--html {html!r}: there is no folder {str(Path(html).parent)!r}; create it first")
     with interruption.at_once():  # an audit writes nothing
-        from smeoffline.data.audit import inspect
+        from smeoffline.data.audit.inspection import inspect
 
         found = inspect(dataset)
     if html is not None:
@@ -74,7 +74,7 @@ def line(finding: Finding) -> str:
 
 def _write_page(path: Path, found: Inspection) -> None:
     """Write the audit's page, whole or not at all."""
-    from smeoffline.bench.audit_page import page  # matplotlib: only where it draws
+    from smeoffline.bench.audit.page import page  # matplotlib: only where it draws
     from smeoffline.train.files import write_atomically
 
     write_atomically(path, page(found).encode())

@@ -39,7 +39,7 @@ def command(dataset: str, targets: tuple[str, ...], methods: str | None, as_json
     true value is that of the noisy policy.
     """
     with interruption.at_once():  # torch, while an interruption can't abort it
-        from smeoffline.score.ope import off_policy
+        from smeoffline.score.ope.estimate import off_policy
 
     with progress_bar("evaluating", "policies") as progress:
         found = off_policy(

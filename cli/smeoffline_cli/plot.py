@@ -13,7 +13,7 @@ from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 
 if TYPE_CHECKING:
-    from smeoffline.bench.pictures import Picture
+    from smeoffline.bench.pictures.canvas import Picture
 
 
 @click.group("plot")
@@ -58,7 +58,7 @@ def task(
     """
 
     def draw() -> Picture:
-        from smeoffline.bench.picture_task import COMPLEXITIES, STATE_DIMS, task_picture
+        from smeoffline.bench.pictures.task import COMPLEXITIES, STATE_DIMS, task_picture
         from smeoffline.errors import SpecError
 
         try:
@@ -91,7 +91,7 @@ def behaviors(
     """
 
     def draw() -> Picture:
-        from smeoffline.bench.picture_behaviors import behaviors_picture
+        from smeoffline.bench.pictures.behaviors import behaviors_picture
         from smeoffline.errors import SpecError
         from smeoffline.sme.task import Task
 
@@ -115,7 +115,7 @@ def dataset(dataset: str, target: Path | None, as_json: bool) -> None:
     """
 
     def draw() -> Picture:
-        from smeoffline.bench.picture_dataset import dataset_picture
+        from smeoffline.bench.pictures.dataset import dataset_picture
 
         return dataset_picture(dataset)
 
@@ -132,7 +132,7 @@ def run(run: str, target: Path | None, as_json: bool) -> None:
     """
 
     def draw() -> Picture:
-        from smeoffline.bench.picture_run import run_picture
+        from smeoffline.bench.pictures.run import run_picture
 
         return run_picture(run)
 
@@ -142,7 +142,7 @@ def run(run: str, target: Path | None, as_json: bool) -> None:
 def _emit(draw: Callable[[], Picture], target: Path | None, *, as_json: bool) -> None:
     """Draw, write and print what was written and what it shows."""
     with interruption.at_once():  # nothing is written yet
-        from smeoffline.bench.pictures import check_target
+        from smeoffline.bench.pictures.canvas import check_target
 
         check_target(target)
         picture = draw()

@@ -21,7 +21,7 @@ def command(folder: str, out: str | None, as_json: bool) -> None:
     DIR holds the results.jsonl that `sme-offline benchmark` writes; an unfinished one gives a report of what
     is there. Written are report.md, report.json and figures: the same results give the same bytes.
     """
-    from smeoffline.bench.report import report  # scipy and matplotlib: not before the options are right
+    from smeoffline.bench.report.report import report  # scipy and matplotlib: not before the options are right
 
     made = report(folder, out=out)
     if as_json:

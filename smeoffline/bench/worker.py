@@ -27,7 +27,7 @@ from smeoffline.errors import DatasetExistsError, SmeofflineError
 
 if TYPE_CHECKING:
     from smeoffline.data.recipe import Recipe
-    from smeoffline.data.store import Dataset
+    from smeoffline.data.storage.store import Dataset
     from smeoffline.train.transitions import Policy
 
 DATASETS, RUNS, LOCKS = "datasets", "runs", ".locks"
@@ -94,8 +94,8 @@ def ensure_dataset(recipe: Recipe, out: Path, cancelled: Cancelled = lambda: Fal
     Raises:
         DatasetError: It can't be written or read.
     """
-    from smeoffline.data import store
     from smeoffline.data.generate import generate_recipe
+    from smeoffline.data.storage import store
 
     root = out / DATASETS
     with locked(out, recipe.dataset_id, cancelled), contextlib.suppress(DatasetExistsError):

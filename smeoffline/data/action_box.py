@@ -13,7 +13,7 @@ from smeoffline.errors import DatasetFaultError, TrainingError
 from smeoffline.sme.arrays import Floats
 
 if TYPE_CHECKING:
-    from smeoffline.data.store import Dataset
+    from smeoffline.data.storage.store import Dataset
 
 SLACK = 1e-3  # of the range: what a float32 round trip or a careless writer may exceed a bound by
 

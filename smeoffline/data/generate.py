@@ -13,12 +13,12 @@ from typing import Any
 from gymnasium.envs.registration import EnvSpec
 
 from smeoffline import __version__
-from smeoffline.data import store
 from smeoffline.data.behavior import WITHOUT_NU, Behavior
-from smeoffline.data.episodes import content_sha256
 from smeoffline.data.recipe import DEFAULT_EPISODES, DEFAULT_SEED, Component, Recipe
 from smeoffline.data.reference import References, reference_returns, references
 from smeoffline.data.rollout import Rollout
+from smeoffline.data.storage import store
+from smeoffline.data.storage.episodes import content_sha256
 from smeoffline.sme.env import ENV_ID
 from smeoffline.sme.machine import platform_tag
 from smeoffline.sme.task import Task, whole_number

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from smeoffline.data.acting import Acting, Actor
-from smeoffline.data.episodes import EpisodeBlock
 from smeoffline.data.exploration import phi
 from smeoffline.data.recipe import Recipe
+from smeoffline.data.storage.episodes import EpisodeBlock
 from smeoffline.data.streams import component_stream, episode_seeds, episode_stream
 from smeoffline.sme.arrays import Bools, Floats, Ints
 from smeoffline.sme.blocks import BLOCK_ROWS, worker_pool

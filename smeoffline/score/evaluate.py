@@ -19,7 +19,7 @@ from smeoffline.sme.model import score
 from smeoffline.sme.task import SEED_LIMIT, whole_number
 
 if TYPE_CHECKING:
-    from smeoffline.score.critic_records import CriticValues
+    from smeoffline.score.critics.records import CriticValues
 
 SCHEMA = 1
 EPISODES = 100  # of the behavior for score_data, of the policy for score_rollout

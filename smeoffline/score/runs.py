@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smeoffline.data import folders, metadata
 from smeoffline.data.acting import Policy
 from smeoffline.data.policy_file import OnnxPolicy, load_policy
 from smeoffline.data.recipe import Recipe
+from smeoffline.data.storage import folders, metadata
 from smeoffline.errors import DatasetError, PolicyError, SpecError, TrainingError
-from smeoffline.score.critics import critic_values
+from smeoffline.score.critics.agreement import critic_values
 from smeoffline.score.evaluate import Evaluation, evaluate_policy
 from smeoffline.sme import probes
 from smeoffline.sme.values import check_exact

@@ -18,7 +18,7 @@ from smeoffline.train.run_folder import content_sha256, existing_run, run_folder
 from smeoffline.train.transitions import Transitions
 
 if TYPE_CHECKING:
-    from smeoffline.data.store import Dataset
+    from smeoffline.data.storage.store import Dataset
 
 DEFAULT_STEPS = 10_000
 CHECKPOINT_EVERY = 5_000
@@ -111,7 +111,7 @@ def _find(algo: str | own.Train) -> tuple[str, Algorithm | own.Train]:
 
 def _read(dataset: str | Path) -> Dataset:
     """Read a dataset; the store is imported late, since it loads h5py and minari."""
-    from smeoffline.data import store
+    from smeoffline.data.storage import store
 
     found: Dataset = store.read(dataset)
     return found

@@ -19,7 +19,7 @@ from smeoffline.train.files import held
 from smeoffline.train.record import RunRecord, read_run
 
 if TYPE_CHECKING:
-    from smeoffline.data.store import Dataset
+    from smeoffline.data.storage.store import Dataset
 
 POLICY = "policy.onnx"
 

@@ -22,7 +22,7 @@ from smeoffline.errors import DatasetFaultError
 from smeoffline.sme.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from smeoffline.data.store import Dataset
+    from smeoffline.data.storage.store import Dataset
 
 
 class Policy(Protocol):

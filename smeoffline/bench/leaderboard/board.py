@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from smeoffline.bench.leaderboard import archive
-from smeoffline.bench.report_labels import DatasetLabels
+from smeoffline.bench.report.labels import DatasetLabels
 from smeoffline.bench.suite import Suite
 from smeoffline.data.recipe import DEFAULT_EPISODES, Recipe
 from smeoffline.sme import probes

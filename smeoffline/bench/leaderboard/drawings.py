@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from smeoffline.bench.figures import GRAY, PALE, WIDTH, looks, style, svg
-from smeoffline.bench.figures_key import Looks, draw_key, key_height, limits, marks
-from smeoffline.bench.figures_tables import LOWEST_GAP, ranking_figure
+from smeoffline.bench.drawing.key import Looks, draw_key, key_height, limits, marks
+from smeoffline.bench.drawing.panels import RankingPanel
+from smeoffline.bench.drawing.style import GRAY, PALE, WIDTH, looks, style, svg
+from smeoffline.bench.drawing.tables import LOWEST_GAP, ranking_figure
 from smeoffline.bench.leaderboard.standings import Row, Standing
-from smeoffline.bench.report_labels import spell
-from smeoffline.bench.report_panels import RankingPanel
+from smeoffline.bench.report.labels import spell
 
 MOST = 10  # entries in a figure, best first
 LONGEST, LONGEST_DATASET = 18, 48  # characters of a name in a figure

@@ -17,9 +17,9 @@ from typing import Any
 from smeoffline.bench.leaderboard.flags import NO_HEADROOM, NO_INFORMATION
 from smeoffline.bench.leaderboard.lines import FILE, SELF_REPORTED, VERIFIED, read_lines
 from smeoffline.bench.leaderboard.standings import Row, Standing, record, standings
-from smeoffline.bench.report_numbers import Spread, count
-from smeoffline.bench.report_ranking import MIN_HEADROOM
-from smeoffline.bench.report_tables import MISSING, escaped, interval, number, spread, table
+from smeoffline.bench.report.numbers import Spread, count
+from smeoffline.bench.report.ranking import MIN_HEADROOM
+from smeoffline.bench.report.tables import MISSING, escaped, interval, number, spread, table
 from smeoffline.score.statistics import Estimate
 from smeoffline.train.files import write_atomically
 

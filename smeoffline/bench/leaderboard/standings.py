@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from smeoffline.bench.drawing.panels import RankingPanel
 from smeoffline.bench.leaderboard.flags import INFORMED
 from smeoffline.bench.leaderboard.lines import SELF_REPORTED, VERIFIED, Line
 from smeoffline.bench.leaderboard.place_score import PlaceScore
-from smeoffline.bench.report_numbers import Spread, tidy
-from smeoffline.bench.report_panels import RankingPanel
-from smeoffline.bench.report_ranking import MIN_HEADROOM, ScoreTable, compare
+from smeoffline.bench.report.numbers import Spread, tidy
+from smeoffline.bench.report.ranking import MIN_HEADROOM, ScoreTable, compare
 from smeoffline.errors import BenchmarkError
 from smeoffline.score.statistics import Estimate
 

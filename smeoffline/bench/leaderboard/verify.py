@@ -17,9 +17,9 @@ from smeoffline.bench.leaderboard.lines import VERIFIED, HeldOut, Line
 from smeoffline.bench.leaderboard.place_score import PlaceScore, Scores
 from smeoffline.bench.leaderboard.sandbox import Entrant, Sandbox
 from smeoffline.bench.leaderboard.scoring import score_place
-from smeoffline.bench.report_ranking import MIN_HEADROOM, mean_of_means, stratified
-from smeoffline.data.folders import datasets_root
+from smeoffline.bench.report.ranking import MIN_HEADROOM, mean_of_means, stratified
 from smeoffline.data.rollout import Rollout
+from smeoffline.data.storage.folders import datasets_root
 from smeoffline.score.statistics import Estimate
 
 Progress = Callable[[int, int], None]

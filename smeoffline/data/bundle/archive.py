@@ -15,7 +15,7 @@ from typing import IO, BinaryIO
 
 from smeoffline.data.bundle import manifest
 from smeoffline.data.bundle.manifest import Entry, Member
-from smeoffline.data.disk import ELSEWHERE, write_error
+from smeoffline.data.storage.disk import ELSEWHERE, write_error
 from smeoffline.errors import BundleError
 
 CHUNK = 2**20  # bytes copied at a time

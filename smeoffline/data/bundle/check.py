@@ -13,17 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from smeoffline.data import metadata, regeneration, told
+from smeoffline.data.audit import regeneration, told
+from smeoffline.data.audit.regeneration import Regeneration
 from smeoffline.data.bundle.manifest import FILES, NAME, Entry, spec_of
 from smeoffline.data.bundle.scan import EpisodeScan
-from smeoffline.data.episodes import content_sha256, episode_digests
-from smeoffline.data.findings import Finding
-from smeoffline.data.metadata import Header
-from smeoffline.data.reading import EpisodeReader, Opened, open_episodes
 from smeoffline.data.recipe import Recipe
-from smeoffline.data.regeneration import Regeneration
 from smeoffline.data.rollout import rows_per_block
-from smeoffline.data.values import out_of_range
+from smeoffline.data.storage import metadata
+from smeoffline.data.storage.episodes import content_sha256, episode_digests
+from smeoffline.data.storage.findings import Finding
+from smeoffline.data.storage.metadata import Header
+from smeoffline.data.storage.reading import EpisodeReader, Opened, open_episodes
+from smeoffline.data.storage.values import out_of_range
 from smeoffline.errors import BundleError, SmeofflineError, VersionError
 
 SAMPLE = 64  # episodes whose every step is recomputed

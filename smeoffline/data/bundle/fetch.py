@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from smeoffline.data.bundle.archive import CHUNK
 from smeoffline.data.bundle.progress import Progress
 from smeoffline.data.bundle.sources import Source
-from smeoffline.data.disk import write_error
+from smeoffline.data.storage.disk import write_error
 from smeoffline.errors import BundleError, DatasetError
 
 RESERVE = 2**28  # bytes of disk that a download leaves free, however much a server sends

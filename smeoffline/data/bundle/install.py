@@ -14,9 +14,9 @@ from smeoffline.data.bundle.check import check
 from smeoffline.data.bundle.fetch import opened
 from smeoffline.data.bundle.progress import Meter, Progress
 from smeoffline.data.bundle.sources import Source, find_sources
-from smeoffline.data.disk import sync, write_error
-from smeoffline.data.folders import datasets_root
-from smeoffline.data.staging import Staging
+from smeoffline.data.storage.disk import sync, write_error
+from smeoffline.data.storage.folders import datasets_root
+from smeoffline.data.storage.staging import Staging
 from smeoffline.errors import BundleError, DatasetError, VersionError
 
 

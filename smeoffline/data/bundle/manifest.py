@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from smeoffline.data import metadata
-from smeoffline.data.folders import DatasetId
+from smeoffline.data.storage import metadata
+from smeoffline.data.storage.folders import DatasetId
 from smeoffline.errors import BundleError, DatasetError, VersionError
 
 NAME = "manifest.json"

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from smeoffline.data import folders, metadata
 from smeoffline.data.bundle import manifest
 from smeoffline.data.bundle.archive import CHUNK
 from smeoffline.data.bundle.check import check, describe
 from smeoffline.data.bundle.manifest import Entry, Member
 from smeoffline.data.bundle.progress import Meter, Progress
-from smeoffline.data.disk import sync, write_error
-from smeoffline.data.folders import DatasetId, datasets_root
 from smeoffline.data.generate import generate_recipe
 from smeoffline.data.recipe import Recipe
+from smeoffline.data.storage import folders, metadata
+from smeoffline.data.storage.disk import sync, write_error
+from smeoffline.data.storage.folders import DatasetId, datasets_root
 from smeoffline.errors import BundleError, DatasetError, DatasetNotFoundError
 
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file can tell: no time of packing is stored

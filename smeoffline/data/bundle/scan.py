@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smeoffline.data import hdf5
-from smeoffline.data.reading import Column, EpisodeReader, Group, Unsound
+from smeoffline.data.storage import hdf5
+from smeoffline.data.storage.reading import Column, EpisodeReader, Group, Unsound
 
 # All that an episode may hold. Minari reads whatever is among the infos, from wherever it is stored.
 _EPISODE = {b"observations", b"actions", b"rewards", b"terminations", b"truncations", b"infos"}

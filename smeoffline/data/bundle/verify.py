@@ -13,7 +13,7 @@ from smeoffline.data.bundle.check import check
 from smeoffline.data.bundle.fetch import opened
 from smeoffline.data.bundle.progress import Meter, Progress
 from smeoffline.data.bundle.sources import find_sources
-from smeoffline.data.disk import write_error
+from smeoffline.data.storage.disk import write_error
 from smeoffline.errors import BundleError, DatasetError, VersionError
 
 _ELSEWHERE = "or set TMPDIR to another folder"

@@ -1,0 +1,1 @@
+"""An audit of a dataset as a page."""

@@ -1,0 +1,1 @@
+"""How figures look, and the kinds of figure: drawn from plain data, nothing is computed here."""

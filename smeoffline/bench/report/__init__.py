@@ -1,0 +1,1 @@
+"""From a results file to `report.md`, `report.json` and figures."""

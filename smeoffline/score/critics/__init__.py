@@ -1,0 +1,1 @@
+"""Critics beside the truth."""
