@@ -8,7 +8,7 @@
     |   `-- DatasetFaultError      the data contradict themselves; names the episode and step
     |-- TrainingError              training cannot start, failed, or cannot be resumed
     |-- PolicyError                a policy file or callable cannot be used
-    |-- BundleError            a bundle cannot be made, fetched or trusted; names the member
+    |-- BundleError                a bundle cannot be made, fetched or trusted; names the member
     |-- BenchmarkError             a benchmark cannot start or go on, or its results cannot be read
     `-- VersionError               an artefact was written by a version this one does not read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -41,6 +42,23 @@ def running(*args, env=None, **kwargs):
             yield process
         finally:
             process.kill()
+
+
+def on_a_terminal(*args, **env):
+    """The command with a terminal for its stderr: what it printed to stdout, and the bytes the terminal received."""
+    ours, theirs = pty.openpty()
+    seen = b""
+    with running(*args, stderr=theirs, env=environment(COLUMNS="120", **env)) as process:
+        os.close(theirs)
+        try:
+            while part := os.read(ours, 65536):
+                seen += part
+        except OSError:
+            pass  # Linux's way to say that the other end of a pty is closed
+        out, _ = process.communicate(timeout=120)
+    os.close(ours)
+    assert process.returncode == 0
+    return out, seen
 
 
 def python(code, *, check=True, timeout=None):

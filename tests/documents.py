@@ -12,7 +12,7 @@ import click
 import pytest
 from command import invoke
 
-from smeoffline_cli import main
+from smeoffline_cli import main, paths
 
 FENCE = re.compile(
     r'^```(?P<language>\w+)(?: title="(?P<title>[\w./-]+)")?\n(?P<text>.*?)^```', re.MULTILINE | re.DOTALL
@@ -60,7 +60,11 @@ def check_parses(line):
         name, *words = words
         command = command.get_command(context, name)
         assert command is not None, name
-    with contextlib.suppress(click.exceptions.Exit):  # how `--help` ends
+    with contextlib.suppress(click.exceptions.Exit), pytest.MonkeyPatch.context() as patch:  # how `--help` ends
+        for kind in (paths.Existing, paths.NewFile, paths.Folder):  # a page's files are not here
+            patch.setattr(kind, "convert", click.Path.convert)
+        named = paths.Shipped.convert
+        patch.setattr(paths.Shipped, "convert", lambda self, v, *more: v if ".toml" in v else named(self, v, *more))
         command.make_context(command.name, words, parent=context)
 
 

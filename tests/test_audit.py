@@ -195,6 +195,7 @@ def test_lengths_that_contradict_the_task_are_found():
         (lambda ours: ours["task"].pop("complexity"), "recipe"),
         (lambda ours: ours["behavior"][0].update(nu=0.0), "scores"),
         (lambda ours: ours["behavior"][0].pop("nu"), "recipe"),
+        (lambda ours: ours.update(behavior=[{"base": "policy", "policy": "/nowhere.onnx"}]), "recipe"),
         (lambda ours: ours.update(behavior=[]), "recipe"),
         (lambda ours: ours.update(behavior=None), "recipe"),
         (lambda ours: ours.pop("behavior"), "recipe"),
@@ -399,6 +400,9 @@ def test_a_foreign_dataset_is_checked_for_structure_alone():
     with h5py.File(data_file(store.datasets_root() / "other/set-v0"), "r+") as file:
         file["episode_0/rewards"][1] = np.nan
     assert [(f.check, f.episode, f.step) for f in so.inspect("other/set-v0").findings] == [("rewards", 0, 1)]
+    with h5py.File(data_file(store.datasets_root() / "other/set-v0"), "r+") as file:
+        file["episode_0/actions"][:] = 1e17
+    assert ("actions", 0, 0) in [(f.check, f.episode, f.step) for f in so.inspect("other/set-v0").findings]
 
 
 def test_nothing_to_inspect_is_told():

@@ -87,6 +87,7 @@ PAGES = {
     "one channel": lambda: generate(state_dim=1, action_dim=1),
     "many channels": lambda: generate(state_dim=40, action_dim=2),
     "foreign": foreign,
+    "one episode": lambda: so.generate(so.Task(episode_length=7), episodes=1, dataset_id="sme/t-v0").path,
 }
 
 
@@ -169,7 +170,7 @@ def test_the_command_writes_the_page_and_the_measures(tmp_path):
     assert result.exit_code == 1
     assert path.exists()
     result = invoke("inspect", "sme/t-v0", "--html", tmp_path / "none" / "audit.html")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -13,7 +13,7 @@ from command import python
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smeoffline.bench.journal import open_journal
+from smeoffline.bench.journal import append_line, open_journal
 from smeoffline.bench.lines import SCHEMA, CellResult, CurvePoint, parse_line
 from smeoffline.bench.results import FILE_NAME, Results, read_results
 from smeoffline.errors import BenchmarkError, SpecError, VersionError
@@ -112,6 +112,15 @@ def test_a_last_line_cut_anywhere_loses_nothing_else_and_is_repaired(tmp_path, l
             journal.append(result(seed=7))
         assert [cell.seed for cell in read_results(path).cells] == [*before, 7]
         assert path.read_bytes().count(b"\n") == len(before) + 1
+
+
+def test_a_last_line_without_an_end_gets_one(tmp_path):
+    """What an editor left without a line's end does not swallow the next line."""
+    path = tmp_path / "lines"
+    append_line(path, b"first")
+    path.write_bytes(b"first")
+    append_line(path, b"second")
+    assert path.read_bytes() == b"first\nsecond\n"
 
 
 def test_a_write_that_the_disk_cuts_leaves_the_file_as_it_was(tmp_path, monkeypatch):

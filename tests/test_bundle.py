@@ -408,9 +408,10 @@ def test_missing_datasets_are_generated_and_others_are_used(minari_root):
     before = (minari_root / name / "data" / "main_data.hdf5").stat()
     assert ensure([small]) == [name]
     assert (minari_root / name / "data" / "main_data.hdf5").stat() == before
-    so.generate(so.Task(), so.Behavior(nu=0.2), episodes=2, dataset_id=name, overwrite=True)
-    with pytest.raises(BundleError, match="of another recipe"):
-        ensure([small])
+    for nu, episodes in ((0.2, 2), (0.1, 3)):
+        so.generate(small.task, so.Behavior(nu=nu), episodes=episodes, dataset_id=name, overwrite=True)
+        with pytest.raises(BundleError, match="of another recipe"):
+            ensure([small])
 
 
 def test_a_suites_datasets_are_packed_by_one_command(tmp_path):

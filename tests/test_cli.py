@@ -6,12 +6,11 @@ import dataclasses
 import json
 import math
 import os
-import pty
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command import ROOT, SMALL, environment, invoke, python, running
+from command import ROOT, SMALL, invoke, on_a_terminal, python, running
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -262,19 +261,7 @@ def test_nothing_but_the_result_goes_to_a_pipe():
 
 def test_a_terminal_sees_progress_with_rate_and_time_left():
     """Where stderr is a terminal a bar shows transitions, rate and time left; stdout stays clean."""
-    ours, theirs = pty.openpty()
-    env = environment(TERM="xterm", COLUMNS="120")
-    seen = b""
-    with running("generate", "--episodes", "2000", "--json", stderr=theirs, env=env) as process:
-        os.close(theirs)
-        try:
-            while part := os.read(ours, 65536):
-                seen += part
-        except OSError:
-            pass  # Linux's way to say that the other end of a pty is closed
-        out, _ = process.communicate(timeout=120)
-    os.close(ours)
-    assert process.returncode == 0
+    out, seen = on_a_terminal("generate", "--episodes", "2000", "--json", TERM="xterm")
     assert json.loads(out)["transitions"] == 200_000
     screen = seen.decode()
     assert "/200,000 transitions" in screen

@@ -190,12 +190,63 @@ def test_inspect_writes_its_page_to_a_file(tmp_path):
         assert_one_clear_line(result.stderr, result.stdout, result.exit_code, str(page), fragment)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("generate", "--recipe", "none"),
+        ("generate", "--base", "policy", "--policy", "none.onnx"),
+        ("inspect", "x", "--html", "none/x.html"),
+        ("inspect", "x", "--html", ""),
+        ("train", "x", "--algo", "bc", "--out", "file"),
+        ("evaluate", "none"),
+        ("evaluate", "folder", "--values", "--figure", "none/x.svg"),
+        ("ope", "x", "none"),
+        ("benchmark", "none", "--out", "x"),
+        ("benchmark", "smoke", "--out", "file/x"),
+        ("benchmark", "smoke", "--out", "x", "--seeds", "1000001"),
+        ("benchmark", "smoke", "--out", "x", "--workers", "5000"),
+        ("report", "none"),
+        ("report", "file"),
+        ("report", "folder", "--out", "file"),
+        ("bundle", "pack", "x", "-o", "none/x.zip"),
+        ("bundle", "pack", "--suite", "none", "-o", "x.zip"),
+        ("bundle", "verify", "none.zip"),
+        ("plot", "task", "-o", "none/x.svg"),
+        ("plot", "task", "-o", "x.pdf"),
+        ("plot", "behaviors", "--policy", "none.onnx"),
+        ("plot", "run", "none"),
+        ("leaderboard", "probes", "none", "-o", "x.npz"),
+        ("leaderboard", "probes", "v1", "-o", "none/x.npz"),
+        ("leaderboard", "submit", "none", "--name", "x", "-o", "x.npz"),
+        ("leaderboard", "submit", "folder", "--name", "", "-o", "x.npz"),
+        ("leaderboard", "score", "none.npz"),
+        ("leaderboard", "score", "file", "--results", "none/x.jsonl"),
+        ("leaderboard", "score", "file", "--suite", "none"),
+        ("leaderboard", "verify", "mine:train", "--trust", "--salt-file", "none"),
+        ("leaderboard", "verify", "mine", "--trust", "--salt-file", "file"),
+        ("leaderboard", "build", "none"),
+        ("leaderboard", "build", "file", "--out", "file"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_on_its_face_is_a_usage_error(arguments, tmp_path, monkeypatch):
+    """A bad value, an input that is not there, no folder for an output: one line, exit 2, in every command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    before = everything_under(tmp_path)
+    result = invoke(*arguments)
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code)
+    assert result.exit_code == 2, result.stderr
+    assert everything_under(tmp_path) == before
+
+
 def test_a_report_of_a_file_says_that_a_folder_is_expected(tmp_path):
     """The results' own file, named instead of its folder."""
     (tmp_path / "results.jsonl").touch()
     result = invoke("report", tmp_path / "results.jsonl")
     assert_one_clear_line(
-        result.stderr, result.stdout, result.exit_code, "expected a folder with results.jsonl, got a file"
+        result.stderr, result.stdout, result.exit_code, "expected a folder, got a file; name the one that holds results"
     )
 
 

@@ -68,6 +68,9 @@ def test_several_runs_are_shown_with_the_reference_rows(dataset, tmp_path):
     assert any(line.startswith("(imitation)") for line in shown)
     record = json.loads(invoke("evaluate", *runs, "--probes", "100", "--json").stdout)
     assert list(record["evaluations"]) == runs
+    elsewhere = json.loads(trained(dataset, tmp_path / "again", "--json").stdout)["run"]
+    shown = invoke("evaluate", runs[0], elsewhere, "--probes", "100").stdout
+    assert all(f"{run} " in shown for run in (runs[0], elsewhere))  # one name: told apart by what is above
 
 
 def test_runs_on_different_datasets_stand_in_tables_of_their_own(dataset, tmp_path):
@@ -93,8 +96,22 @@ def test_a_policy_file_is_scored_by_the_named_dataset(dataset, tmp_path):
     by_run = invoke("evaluate", made["run"], "--probes", "100", "--json").stdout
     assert invoke("evaluate", made["policy"], "--dataset", dataset, "--probes", "100", "--json").stdout == by_run
     alone = invoke("evaluate", made["policy"])
-    assert alone.exit_code == 1
-    assert "--dataset" in alone.stderr
+    assert alone.exit_code == 2
+    assert alone.stderr.startswith("error: --dataset: ")
+    none = invoke("evaluate", made["run"], "--probes", "0")
+    assert none.exit_code == 2
+    assert none.stderr.startswith("error: --probes must be in ")
+
+
+def test_another_dataset_leaves_the_evaluation_of_a_run_alone(dataset, tmp_path):
+    """Measured by a dataset that is not its own, a run is scored, and what its folder says of its own one stays."""
+    run = Path(json.loads(trained(dataset, tmp_path, "--json").stdout)["run"])
+    assert invoke("evaluate", run, "--probes", "100", "--dataset", dataset).exit_code == 0
+    own = (run / "evaluation.json").read_bytes()
+    other = json.loads(invoke("generate", *SMALL, "--nu", "0.3", "--task-seed", "7", "--json").stdout)["dataset_id"]
+    scored = json.loads(invoke("evaluate", run, "--probes", "100", "--dataset", other, "--json").stdout)
+    assert scored["score_wd"] != json.loads(own)["score_wd"]
+    assert (run / "evaluation.json").read_bytes() == own
 
 
 def test_a_callable_is_scored_in_its_process(dataset):

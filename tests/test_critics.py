@@ -314,7 +314,7 @@ def test_what_has_no_critic_says_so(runs, dataset, root):
     cases = [
         ((runs[2], "--values"), 1, "bc has no critic"),
         ((own, "--values"), 1, "your own algorithm"),
-        ((policy, "--dataset", dataset, "--values"), 1, "give the run's folder"),
+        ((policy, "--dataset", dataset, "--values"), 2, "give the run's folder"),
         ((runs[0], "--figure", "x.svg"), 2, "give --values too"),
         ((runs[0], "--values", "--figure", root / "nowhere" / "x.svg"), 2, "no folder"),
     ]

@@ -79,7 +79,7 @@ def test_nothing_of_a_stranger_runs_and_nothing_is_loaded(page):
     assert EVIL in names(page)
     events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
     sent = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    assert {url.split(":")[0] for url in sent} <= {"file", "data", "chrome", "about"}
+    assert {url.split(":")[0] for url in sent} <= {"file", "data", "chrome", "chrome-untrusted", "about"}
     assert page.get_log("browser") == []
 
 

@@ -15,7 +15,7 @@ from command import invoke, python
 
 from smeoffline.bench.leaderboard.drawings import LONGEST, short_names
 from smeoffline.bench.leaderboard.entry import Entry
-from smeoffline.bench.leaderboard.lines import VERIFIED, HeldOut, Line, add_line
+from smeoffline.bench.leaderboard.lines import VERIFIED, HeldOut, Line, add_line, read_lines
 from smeoffline.bench.leaderboard.page import build, markdown, safe
 from smeoffline.bench.leaderboard.page import html as page_html
 from smeoffline.bench.leaderboard.scoring import score_entry
@@ -145,6 +145,25 @@ def test_entries_that_answer_other_probes_are_not_ranked(lines):
     assert [row.name for row in found[0].others] == ["Middle"]
 
 
+def test_the_newest_probes_are_those_of_the_newest_line(lines, tmp_path):
+    """An entry that is scored again answers the newest probes, wherever it first stood."""
+    path = tmp_path / "results.jsonl"
+    for each in lines[:2]:
+        old = dataclasses.replace(each.submission, probes_sha256="0" * 64)
+        add_line(path, dataclasses.replace(each, submission=old))
+    add_line(path, lines[0])
+    found = standings(read_lines(path))
+    assert [row.name for row in found[0].rows if row.line] == ["Middle"]
+    assert [row.name for row in found[0].others] == ["BC"]
+
+
+def test_a_dataset_that_an_entry_lacks_is_not_ranked_by(lines):
+    """Whatever a results file says, a dataset is ranked by only where every entry has it."""
+    scores = {name: seeds for name, seeds in lines[0].scores.items() if name != INFORMED}
+    (found,) = standings([dataclasses.replace(lines[0], scores=scores), lines[1]])
+    assert found.datasets == ()
+
+
 # The page
 
 
@@ -244,7 +263,10 @@ def test_markdown_keeps_text_of_strangers_as_text(lines):
     assert safe("a & <b> [c](d) `e` | f\ng") == r"a &amp; \<b\> \[c\](d) \`e\` \| f g"
 
 
-@pytest.mark.parametrize("names", [["a" * 40, "a" * 41, "a" * 60], ["x"], ["n…", "n…" + "y" * 30]])
+@pytest.mark.parametrize(
+    "names",
+    [["a" * 40, "a" * 41, "a" * 60], ["x"], ["n…", "n…" + "y" * 30], ["a" * 14 + "… 3", *("a" * n for n in (40, 41))]],
+)
 def test_names_in_figures_are_short_and_different(names):
     """However long names are, those in a figure fit and can be told apart."""
     short = short_names(names)
@@ -282,7 +304,7 @@ def test_build_tells_what_is_wrong_with_results(tmp_path, monkeypatch):
     """No file, an empty one and a damaged line are each one line of error."""
     monkeypatch.chdir(tmp_path)
     gone = invoke("leaderboard", "build")
-    assert (gone.exit_code, len(gone.stderr.splitlines())) == (1, 1)
+    assert (gone.exit_code, len(gone.stderr.splitlines())) == (2, 1)
     assert "leaderboard score" in gone.stderr
     (tmp_path / "results.jsonl").write_text("")
     assert "expected results with an entry, got none" in invoke("leaderboard", "build").stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -264,15 +263,18 @@ def test_who_knows_the_public_tasks_is_found_out(folder, tmp_path, monkeypatch):
 
 
 def test_verify_asks_for_trust(folder, tmp_path):
-    """Without --trust nothing runs: a usage error says what it would do; a bad salt is an expected failure."""
+    """Without --trust nothing runs: a usage error says what it would do; so does one for a salt that is not there."""
     (folder / "cheat.py").write_text(CHEAT)
-    command = ["leaderboard", "verify", "cheat:train", "--salt-file", tmp_path / "none"]
+    (tmp_path / "salt").write_text("0123456789abcdef")
+    command = ["leaderboard", "verify", "cheat:train", "--salt-file", tmp_path / "salt"]
     done = invoke(*command)
     assert done.exit_code == 2
     assert "--trust" in done.stderr
     assert "isolation and not proof" in done.stderr
-    salt = invoke(*command, "--trust", "--json")
-    assert (salt.exit_code, salt.stdout) == (1, "")
+    salt = invoke(*command[:-1], tmp_path / "none", "--trust", "--json")
+    assert (salt.exit_code, salt.stdout) == (2, "")
     assert "openssl rand -hex 16" in salt.stderr
+    unnamed = invoke(*command, "--trust", "--name", "x" * 61)  # a line that could not be read again, after hours
+    assert (unnamed.exit_code, unnamed.stdout) == (2, "")
+    assert "error: --name: " in unnamed.stderr
     assert not (folder / "results.jsonl").exists()
-    json.dumps(done.stdout)

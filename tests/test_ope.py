@@ -72,6 +72,14 @@ def test_estimators_by_hand():
     assert weighted.effective_samples() == pytest.approx(3.5**2 / (9 + 0.25))
 
 
+def test_a_single_episode_has_no_standard_error():
+    """One episode says nothing of how episodes scatter: no estimator claims an error of 0."""
+    weighted = Weighted.of(np.ones((1, 2)), np.zeros((1, 2)), np.ones((1, 2)), 1.0)
+    for found in (weighted.per_decision(), weighted.weighted(), weighted.weighted_per_decision()):
+        assert found.value > 0
+        assert found.standard_error is None
+
+
 def test_weights_beyond_a_float_are_no_number():
     """PDIS says None rather than infinity; the weighted ones, which divide first, still have a value."""
     weighted = Weighted.of(np.full((2, 2), 500.0), np.zeros((2, 2)), np.ones((2, 2)), 1.0)

@@ -14,9 +14,9 @@ from stored import block, write
 
 from smeoffline.bench.pictures import dataset as picture_dataset
 from smeoffline.bench.pictures.behaviors import Seen, behaviors_picture, seen
-from smeoffline.bench.pictures.canvas import square_states
+from smeoffline.bench.pictures.canvas import PIXELS, optimal_square, square_states
 from smeoffline.bench.pictures.run import run_picture
-from smeoffline.bench.pictures.task import PIXELS, _folded, spread, task_picture
+from smeoffline.bench.pictures.task import spread, task_picture
 from smeoffline.data.behavior import BASES, Behavior
 from smeoffline.data.exploration import EXPLORATIONS
 from smeoffline.data.storage import store
@@ -42,7 +42,7 @@ def test_the_same_task_gives_the_same_svg(tmp_path):
 
 def test_the_square_shows_the_optimal_action_where_it_is():
     """A pixel's column is the first state channel and its row, from below, the second."""
-    drawn = _folded(TINY)
+    drawn = optimal_square(TINY.build())
     states = np.array([[(20 + 0.5) / PIXELS, (130 + 0.5) / PIXELS]], np.float32)
     assert drawn[130, 20] == pytest.approx(TINY.build().optimal_action(states)[0, 0], abs=1e-5)
     assert square_states(2).tolist() == [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]
@@ -130,10 +130,10 @@ def test_a_dataset_of_a_policy_that_is_gone_is_drawn_without_its_rows(tmp_path):
 
 @pytest.mark.parametrize("target", ["x.pdf", "x", "no/x.svg"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_drawn(target, tmp_path, monkeypatch):
-    """One line that says what is expected, exit 1, and no file."""
+    """One line that says what is expected, exit 2, and no file."""
     monkeypatch.chdir(tmp_path)
     result = invoke("plot", "task", "--complexity", 1, "-o", target)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
     assert target in result.stderr
     assert [path for path in tmp_path.iterdir() if path.name != "minari"] == []

@@ -202,6 +202,11 @@ def test_a_pickle_is_recognized_and_never_opened(tmp_path):
             "bounds for 3 action channels",
         ),
         (graph_bytes(metadata='{"schema": 1, "action_low": "no"}'), "unusable action bounds"),
+        (
+            graph_bytes(metadata='{"schema": 1, "action_low": [0, 0, NaN], "action_high": [1, 1, 1]}'),
+            "unusable action bounds",
+        ),
+        (graph_bytes(shape_in=("batch", -1)), "can't load it|pass observation_dim"),
     ],
 )
 def test_a_file_that_is_no_policy_is_refused(tmp_path, data, message):

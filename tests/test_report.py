@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     synthetic.write(tmp_path / "results", synthetic.table1(1))
     (tmp_path / "out").write_text("mine")
     result = invoke("report", tmp_path / "results", "--out", tmp_path / "out")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert str(tmp_path / "out") in result.stderr
     assert result.stderr.count("\n") == 1
 

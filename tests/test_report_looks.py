@@ -83,6 +83,24 @@ def test_a_mixture_is_a_dataset_of_its_own():
     assert [panel.groups for panel in made.improvement] == [("ν = 0.3",)]
 
 
+def test_policies_and_shares_are_told_apart():
+    """Datasets of two policies' files, and mixtures by shares that are nearly equal, have labels of their own."""
+    policy = {"base": "policy", "nu": 0.0, "explore": "none", "sigma": 0.0, "policy": "policy.onnx"}
+    task = {"complexity": 1, "state_dim": 2, "action_dim": 4}
+    listed = [
+        {"task": task, "episodes": 100, "behavior": behavior}
+        for behavior in (
+            [{**policy, "policy_sha256": "a" * 64, "share": 1.0}],
+            [{**policy, "policy_sha256": "b" * 64, "share": 1.0}],
+            [{**policy, "policy_sha256": "a" * 64, "share": share} for share in (0.332, 0.668)],
+            [{**policy, "policy_sha256": "a" * 64, "share": share} for share in (0.334, 0.666)],
+        )
+    ]
+    labels = DatasetLabels.of(listed)
+    assert len({labels.dataset(spec) for spec in listed}) == 4
+    assert [labels.base(spec) for spec in listed[:2]] == ["policy aaaaaa", "policy bbbbbb"]
+
+
 def test_every_shipped_algorithm_has_a_name():
     """The names of papers cover the algorithms that ship, and no two are alike."""
     assert set(NAMES) == set(ALGORITHMS)

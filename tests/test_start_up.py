@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import pty
 import re
 import shutil
 import subprocess
@@ -12,7 +10,7 @@ import subprocess
 import click
 import pytest
 from click.shell_completion import ShellComplete
-from command import ROOT, SMALL, environment, invoke, python, running
+from command import ROOT, SMALL, environment, invoke, on_a_terminal, python, running
 
 from smeoffline_cli import main
 
@@ -133,30 +131,18 @@ def test_every_variable_of_the_environment_is_told():
     assert all(name in shown for name in told)
 
 
-def on_a_terminal(**env):
-    """What a terminal receives on stderr while a dataset is generated."""
-    ours, theirs = pty.openpty()
-    seen = b""
-    clean = {k: v for k, v in environment(TERM="xterm-256color", COLUMNS="120").items() if k != "NO_COLOR"}
-    args = ("generate", "--episodes", "500", "--overwrite", "--json")
-    with running(*args, stderr=theirs, env={**clean, **env}) as process:
-        os.close(theirs)
-        try:
-            while part := os.read(ours, 65536):
-                seen += part
-        except OSError:
-            pass  # Linux's way to say that the other end of a pty is closed
-        out, _ = process.communicate(timeout=120)
-    os.close(ours)
-    assert process.returncode == 0
+def colored(monkeypatch, **env):
+    """What a terminal with colors receives on stderr while a dataset is generated."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out, seen = on_a_terminal("generate", "--episodes", "500", "--overwrite", "--json", TERM="xterm-256color", **env)
     assert "\x1b" not in out
     return seen
 
 
-def test_a_terminal_sees_colors_unless_it_asks_for_none():
+def test_a_terminal_sees_colors_unless_it_asks_for_none(monkeypatch):
     """The progress bar is colored on a terminal; with NO_COLOR set it is there, without colors."""
-    assert COLOR.search(on_a_terminal())
-    plain = on_a_terminal(NO_COLOR="1")
+    assert COLOR.search(colored(monkeypatch))
+    plain = colored(monkeypatch, NO_COLOR="1")
     assert b"transitions" in plain
     assert COLOR.search(plain) is None
 

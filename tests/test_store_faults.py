@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 from stored import ID, block, data_file, same_bits, write
 
-from smeoffline.data.storage import store
+from smeoffline.data.storage import store, twins
 from smeoffline.errors import DatasetError, DatasetFaultError, DatasetNotFoundError, VersionError
 
 LENGTHS = [3, 2, 3, 3, 1]
+LONG = pytest.param("x" * 100_000, id="long")  # an id's pattern takes quadratic time
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_a_wrong_shape_or_type_names_the_episode(folder, episode, name, change, 
     assert len(kept.observations) == kept.lengths.sum() + 4
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, -1e30, 1.1e6])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, -1e30, 1.1e12])
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -99,10 +101,14 @@ def test_a_number_no_learner_survives_is_found(folder, name, shown, value):
 
 
 def test_the_largest_numbers_allowed_are_read(folder):
-    """A million in size is still a number."""
+    """A million in size is still a number, and log-densities may be larger: those of much noise are."""
     with h5py.File(data_file(folder), "r+") as file:
         file["episode_2/rewards"][1:] = [1e6, -1e6]
+        file["episode_2/infos/log_density"][1] = 1e7
     assert store.read(ID).rewards[6:8].tolist() == [1e6, -1e6]
+    with h5py.File(data_file(folder), "r+") as file:
+        file["episode_2/rewards"][1] = 1.1e6
+    assert the_finding().expected == "finite numbers, at most 1e+06 in size"
 
 
 def test_each_episode_and_array_is_told_once():
@@ -207,6 +213,35 @@ def test_a_small_file_cannot_claim_to_hold_much(folder):
     assert (finding.check, finding.episode, finding.got) == ("rewards", 1, "0 stored bytes for 4000000000000")
 
 
+def test_arrays_that_share_their_bytes_are_refused(folder):
+    """Links to one array from many episodes would have a small file fill any memory."""
+    with h5py.File(data_file(folder), "r+") as file:
+        for i in range(1, 5):
+            del file[f"episode_{i}"]
+        for i in range(1, 2000):
+            file[f"episode_{i}"] = file["episode_0"]
+    checked = store.check(ID)
+    assert "arrays that share no bytes" in {finding.expected for finding in checked.findings}
+    assert checked.dataset.observations.nbytes <= data_file(folder).stat().st_size
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_array_is_read_in_as_many_parts_as_the_system_gives(monkeypatch):
+    """Linux reads at most 2 GiB at once; what is longer is no fault of the file."""
+    whole, real = store.read(ID), os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, into, place: real(file, [memoryview(into[0]).cast("B")[:7]], place))
+    assert same_bits(store.read(ID).observations, whole.observations)
+
+
+def test_a_header_cut_off_within_a_number_has_no_twin():
+    """What the end of a file cuts off is opened through HDF5, which tells what is wrong."""
+    known = twins.Twins()
+    header = b"OHDR\x02\x00" + bytes([36]) + bytes(28) + b"ADDRESS!" + b"sums"
+    known.learn(b"a", header, [35], "facts")
+    assert known.find(b"a", header) is not None
+    assert known.find(b"a", header[:38]) is None
+
+
 def test_compressed_data_are_read_but_not_by_a_plugin(folder):
     """Built-in filters are fine; a filter that HDF5 would load as code is refused."""
     with h5py.File(data_file(folder), "r+") as file:
@@ -260,6 +295,7 @@ def test_a_newer_version_is_told(folder, schema):
         lambda raw: raw | {"observation_space": 3},
         lambda raw: raw | {"action_space": '{"type": "Box", "shape": [0], "dtype": "float32"}'},
         lambda raw: raw | {"action_space": '{"type": "Box", "shape": [2], "dtype": "int32"}'},
+        lambda raw: raw | {"action_space": '{"type": "Box", "shape": [1000000000000000000000], "dtype": "float32"}'},
         lambda raw: [raw],
     ],
 )
@@ -373,7 +409,7 @@ def test_an_unknown_id_is_told_with_those_near(name):
         store.read(name)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 5000, "a\0b", "no/such\nfolder", "/nowhere/at-v0"])
+@pytest.mark.parametrize("name", ["", "x" * 5000, LONG, "a\0b", "no/such\nfolder", "/nowhere/at-v0", "~nobody/at-v0"])
 def test_any_text_may_be_asked_for(name):
     """Whatever is asked for, the answer is one line."""
     with pytest.raises(DatasetError) as told:
@@ -419,8 +455,6 @@ def test_a_root_that_does_not_exist_has_no_datasets(tmp_path):
 
 def test_the_root_is_minaris(monkeypatch, tmp_path):
     """MINARI_DATASETS_PATH, else .minari/datasets at home, else what is asked for."""
-    import os
-
     from minari.storage.datasets_root_dir import get_dataset_path
 
     assert store.datasets_root() == get_dataset_path()

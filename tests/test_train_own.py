@@ -121,6 +121,8 @@ def test_a_policy_may_write_its_own_file(tmp_path):
     np.testing.assert_allclose(load_policy(made.policy)(rows), made.act(rows), atol=1e-6)
     with pytest.raises(PolicyError, match="expected the exported file to act as the module"):
         run(tmp_path / "bad", lambda data, *, seed, steps: ToOnnx(net, module()))
+    with pytest.raises(PolicyError, match=r"policy: its to_onnx raised \w+: "):
+        run(tmp_path / "raises", lambda data, *, seed, steps: ToOnnx(net, None))
 
 
 @pytest.mark.parametrize(
@@ -160,6 +162,22 @@ def test_an_algorithm_that_raises_keeps_its_traceback(tmp_path):
         run(tmp_path, broken)
     place = Path(str(caught.value).rpartition("traceback in ")[2].rstrip(")"))
     assert 'raise ZeroDivisionError("my mistake")' in place.read_text()
+
+
+def test_a_run_that_worked_keeps_no_old_traceback(tmp_path):
+    """What an earlier attempt raised is gone once the algorithm works."""
+    attempts = []
+
+    def mended(data, *, seed, steps):
+        attempts.append(steps)
+        if len(attempts) == 1:
+            raise ZeroDivisionError
+        return module()
+
+    with pytest.raises(TrainingError, match="raised ZeroDivisionError"):
+        run(tmp_path, mended)
+    made = run(tmp_path, mended, resume=True)
+    assert not (made.run / "error.txt").exists()
 
 
 def test_an_interrupted_algorithm_can_begin_again(tmp_path):
@@ -221,6 +239,7 @@ def test_a_module_in_the_current_folder_is_found(here):
         ("mymodul:train", r"no module 'mymodul' in .*; did you mean 'mymodule'\?"),
         ("mymodule.sub:train", "no module 'mymodule.sub'"),
         ("mymodule:trian", r"mymodule has no 'trian'; did you mean 'train'\?"),
+        ("mymodule:NUMBER.train", "mymodule has no 'NUMBER.train'"),
         ("mymodule:NUMBER", "expected a function train\\(data, \\*, seed, steps\\), got int"),
         ("mymodule:two", r"expected train\(data, \*, seed, steps\), got \(data, labels, seed, steps\)"),
         ("mymodule:", "expected module:function"),

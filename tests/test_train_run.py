@@ -298,6 +298,10 @@ def test_a_folder_that_is_no_run(out):
     (out / "sme-small-v0--bc-s0").mkdir(parents=True)
     with pytest.raises(TrainingError, match=r"expected a folder with run\.json"):
         run_bc(out, resume=True)
+    file = out / "policy.onnx"
+    file.touch()
+    with pytest.raises(TrainingError, match=r"expected a folder with run\.json"):
+        read_run(file)
 
 
 @pytest.mark.parametrize(
@@ -366,6 +370,16 @@ def test_a_killed_run_goes_on_from_its_checkpoint(out, tmp_path):
     assert losses(resumed.run) == losses(whole.run)
 
 
+def test_a_run_that_died_after_its_last_checkpoint(out):
+    """Its record, which may be a checkpoint behind, is made to agree with what was trained."""
+    made = run_bc(out, steps=20)
+    behind = read_run(made.run).changed(status="running", step=10, seconds=0.0)
+    behind.write(made.run)
+    assert run_bc(out, steps=20, resume=True).seconds == made.seconds
+    record = read_run(made.run)
+    assert (record.status, record.step, record.seconds) == ("done", 20, made.seconds)
+
+
 def test_a_run_that_died_before_its_first_checkpoint(out):
     """It begins again from the start."""
     made = run_bc(out, steps=150)
@@ -415,6 +429,20 @@ def test_an_interruption_keeps_what_was_trained(out, tmp_path):
     total = record.step + 50
     resumed = run_bc(out, steps=total, resume=True)
     whole = run_bc(tmp_path / "whole", steps=total)
+    assert bits(resumed.run) == bits(whole.run)
+    assert losses(resumed.run) == losses(whole.run)
+
+
+def test_an_interruption_in_the_last_step_is_not_forgotten(out, tmp_path):
+    """A caller that trains several runs is stopped, also where training had nothing left to do."""
+
+    def interrupt(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(TrainingInterrupted, match="stopped after step 2 of 2, "):
+        run_bc(out, steps=2, progress=interrupt)
+    assert read_run(out / "sme-small-v0--bc-s0").status == "interrupted"
+    resumed, whole = run_bc(out, steps=2, resume=True), run_bc(tmp_path / "whole", steps=2)
     assert bits(resumed.run) == bits(whole.run)
     assert losses(resumed.run) == losses(whole.run)
 

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from train_data import NAMES
+from train_data import NAMES, small_trainer, weights
 
 from smeoffline.data.action_box import ActionBox
 from smeoffline.errors import SpecError
@@ -164,6 +165,30 @@ def test_ranges_that_d3rlpy_does_not_check(name, value):
     """Values that would train nothing, or to NaN, are refused before training."""
     with pytest.raises(SpecError, match=rf"setting {name} of iql: expected a"):
         resolve_settings(IQL, {name: value}, setting_defaults(IQL))
+
+
+@pytest.mark.parametrize("name", ["sac", "cql", "calql", "bear"])
+def test_a_temperature_may_be_held_fixed(name):
+    """A learning rate of 0 is how d3rlpy keeps a temperature, and CQL's alpha, at its initial value."""
+    algorithm = ALGORITHMS[name]
+    rates = [rate for rate in ("temp_learning_rate", "alpha_learning_rate") if rate in setting_defaults(algorithm)]
+    typed = resolve_settings(algorithm, dict.fromkeys(rates, "0"), setting_defaults(algorithm))
+    assert typed == dict.fromkeys(rates, 0.0)
+    trainer = small_trainer(name, **typed)
+    before = weights(trainer)
+    trainer.advance(3)
+    fixed = [key for key in before if key.startswith(("log_temp.", "log_alpha."))]
+    assert fixed
+    for key in fixed:
+        np.testing.assert_array_equal(weights(trainer)[key], before[key], err_msg=key)
+
+
+@pytest.mark.parametrize(("name", "setting"), [("awac", "lam"), ("crr", "beta")])
+def test_what_divides_may_not_be_zero(name, setting):
+    """A weight may be 0, but not the temperatures that have a weight's name elsewhere."""
+    algorithm = ALGORITHMS[name]
+    with pytest.raises(SpecError, match=rf"setting {setting} of {name}: expected a finite number in \(0, inf\)"):
+        resolve_settings(algorithm, {setting: "0"}, setting_defaults(algorithm))
 
 
 def test_settings_are_parsed_from_the_command_line():

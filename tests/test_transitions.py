@@ -167,6 +167,10 @@ def test_the_action_space_of_another_dataset_is_read():
         ("{}", "no readable action_space"),
         ("not json", "no readable action_space"),
         ('{"type": "Box", "low": [-Infinity, 0, 0], "high": [1, 1, 1]}', "finite bounds"),
+        ('{"type": "Box", "low": [-3e38, 0, 0], "high": [3e38, 1, 1]}', "finite bounds"),
+        ('{"type": "Box", "low": [1, 0, 0], "high": [1.000000000001, 1, 1]}', "finite bounds"),
+        ('{"type": "Box", "low": [[0], [0, 0]], "high": [1, 1, 1]}', "to be numbers"),
+        ('{"type": "Box", "low": "none", "high": [1, 1, 1]}', "to be numbers"),
         ('{"type": "Box", "low": [0, 0], "high": [1, 1]}', "bounds for 3 action channels, got 2"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from smeoffline_cli import complete, options
+from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption, resumable
 from smeoffline_cli.output import emit_fields, emit_json
 
@@ -19,18 +19,22 @@ if TYPE_CHECKING:
     from smeoffline.bench.status import Status
 
 
+# How the library's messages about an option begin.
+FLAGS = {"suite: seeds": "--seeds", "suite: steps": "--steps", "benchmark: workers": "--workers"}
 KEPT = "stopped before the end; finished cells and last checkpoints are kept: run the same command again to go on"
 
 
 @click.command("benchmark")
-@click.argument("suite", shell_complete=complete.suites)
-@click.option("--out", required=True, metavar="DIR", help="Folder for the results, data and runs.")
+@click.argument("suite", type=paths.SUITE, shell_complete=complete.suites)
+@click.option("--out", required=True, type=paths.Folder(), metavar="DIR", help="Folder for the results, data and runs.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Seeds, instead of the suite's.")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Training steps, instead of the suite's.")
 @options.workers_option
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on a Dask cluster: tcp://HOST:8786.")
 @options.json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     suite: str,
     out: str,
     seeds: int | None,
@@ -48,7 +52,9 @@ def command(
     on from its checkpoint, and one that failed is tried again.
     """
     if dask is not None and workers is not None:
-        raise click.UsageError("--dask and --workers: the cluster decides how many cells run at once; leave one out")
+        raise click.UsageError(
+            "--dask and --workers: the cluster decides how many cells run at once; leave one out", ctx
+        )
 
     with interruption.at_once():
         from smeoffline.bench.run import run_suite  # torch and joblib: not before the options are right
@@ -56,7 +62,7 @@ def command(
 
         spec = Suite.load(suite)
 
-    with resumable(KEPT), _progress() as progress:
+    with options.refusals(ctx, FLAGS), resumable(KEPT), _progress() as progress:
         made = run_suite(spec, out, seeds=seeds, steps=steps, workers=workers, dask=dask, progress=progress)
     if as_json:
         emit_json(made.to_dict())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
 
-from smeoffline_cli import complete, options
+from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json, emit_table, emit_warning
 from smeoffline_cli.progress import progress_bar
+
+BUNDLE = paths.Existing("file", "name a bundle's file; `sme-offline bundle pack` makes one")
 
 
 @click.group("bundle")
@@ -24,9 +27,10 @@ def command() -> None:
 
 @command.command("pack")
 @click.argument("datasets", nargs=-1, metavar="[DATASET]...", shell_complete=complete.datasets)
-@click.option("-o", "--out", required=True, metavar="FILE", help="The new file.")
+@click.option("-o", "--out", required=True, type=paths.NewFile(Path), metavar="FILE", help="The new file.")
 @click.option(
     "--suite",
+    type=paths.SUITE,
     metavar="SUITE",
     shell_complete=complete.suites,
     help="Pack the datasets of a suite, generating those that are missing.",
@@ -35,7 +39,7 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def pack(
-    ctx: click.Context, datasets: tuple[str, ...], out: str, suite: str | None, seeds: int | None, as_json: bool
+    ctx: click.Context, datasets: tuple[str, ...], out: Path, suite: str | None, seeds: int | None, as_json: bool
 ) -> None:
     """Write datasets to one file.
 
@@ -46,22 +50,22 @@ def pack(
     if seeds is not None and suite is None:
         raise click.UsageError("--seeds: goes with --suite; leave it out", ctx)
     with interruption.at_once():
-        from pathlib import Path
-
         from smeoffline.data.bundle.pack import check_new, ensure
         from smeoffline.data.bundle.pack import pack as write
 
-        check_new(Path(out))
+        check_new(out)
         recipes = []
         if suite is not None:
             from smeoffline.bench.suite import Suite
 
-            cells = Suite.load(suite).with_size(seeds=seeds).cells()
+            loaded = Suite.load(suite)
+            with options.refusals(ctx, {"suite: seeds": "--seeds"}):
+                cells = loaded.with_size(seeds=seeds).cells()
             recipes = list({cell.recipe.dataset_id: cell.recipe for cell in cells}.values())
     with progress_bar("generating", "transitions") as progress:
         names = [*datasets, *ensure(recipes, progress=progress)]
     with progress_bar("bundle", "bytes") as progress:
-        made = write(names, Path(out), progress=progress)
+        made = write(names, out, progress=progress)
     if as_json:
         emit_json(made.to_dict())
         return
@@ -70,7 +74,7 @@ def pack(
 
 
 @command.command("verify")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=BUNDLE, metavar="FILE")
 @click.option("--regenerate", is_flag=True, help="Make each dataset again from its recipe, and compare.")
 @options.json_option
 def verify(file: str, regenerate: bool, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
     0   it worked
     1   an expected failure, or an interruption: `error: ...` or `interrupted: ...`
-    2   a usage error: `error: ...`, naming the option
+    2   a usage error, what is typed being wrong on its face: `error: ...`, naming the option
 
 Warnings of the library are one line too: `warning: ...`.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import options, paths
 from smeoffline_cli.critics import draw_critics, emit_critics, emit_critics_beside
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json, emit_table
@@ -35,19 +35,29 @@ BESIDE_ROWS = {
     "random_score": "random",
 }
 BESIDE = ("score_wd", "rl_gain", "improvement", "score_ood")
+TARGET = paths.Existing("either", "name a run's folder or an ONNX file")
+# How the library's messages about an option begin.
+FLAGS = {
+    "evaluate: probes": "--probes",
+    "evaluate: seed": "--seed",
+    "evaluate: critics": "--values: critics",
+    "evaluate: a policy alone": "--dataset: a policy alone",
+}
 
 
 @click.command("evaluate")
-@click.argument("targets", metavar="RUN|POLICY.onnx...", nargs=-1, required=True)
+@click.argument("targets", type=TARGET, metavar="RUN|POLICY.onnx...", nargs=-1, required=True)
 @click.option("--dataset", metavar="DATASET", help="Whose task and behavior to measure by (a run knows its own).")
 @click.option(
     "--probes", type=int, default=10_000, show_default=True, help="Uniform and out-of-distribution probe states, each."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws probes and episodes.")
 @click.option("--values", is_flag=True, help="Compare a run's critics with Q*, and with Q of its policy.")
-@click.option("--figure", type=click.Path(path_type=Path), metavar="FILE.svg", help="With --values: draw them there.")
+@click.option("--figure", type=paths.NewFile(Path), metavar="FILE.svg", help="With --values: draw them there.")
 @options.json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     targets: tuple[str, ...],
     dataset: str | None,
     probes: int,
@@ -59,27 +69,25 @@ def command(
     """Score a trained policy against the known optimum.
 
     Takes runs, or policies in ONNX files.
-    Scores are 1 - mean |action - optimal action|. A run's evaluation is also written to RUN/evaluation.json.
-    Evaluated twice, it gives the same numbers. Several runs are shown in one table for each dataset, its
-    reference rows among them.
+    Scores are 1 - mean |action - optimal action|. A run's evaluation on its own dataset is also written to
+    RUN/evaluation.json. Evaluated twice, it gives the same numbers. Several runs are shown in one table for each
+    dataset, its reference rows among them.
 
     With --values the critics of a run of a value-based algorithm are compared with Q*, which is exact, and with
     Q of its own policy, which is measured by rollouts (half a minute).
     """
     if figure is not None and not values:
-        raise click.UsageError("--figure shows critics: give --values too")
-    if figure is not None and not figure.absolute().parent.is_dir():  # now, not when all is computed
-        raise click.UsageError(f"--figure: there is no folder {figure.parent}")
+        raise click.UsageError("--figure shows critics: give --values too", ctx)
     with interruption.at_once():  # nothing is written yet
         from smeoffline.score.runs import evaluate
 
     evaluations = []
-    with progress_bar("evaluating", "policies") as progress:
+    with options.refusals(ctx, FLAGS), progress_bar("evaluating", "policies") as progress:
         for target in targets:
             evaluations.append(evaluate(target, dataset=dataset, n_probes=probes, seed=seed, values=values))
             progress(len(evaluations), len(targets))
     if figure is not None:
-        draw_critics(figure, {_name(t): e.values for t, e in zip(targets, evaluations, strict=True)})
+        draw_critics(figure, dict(zip(_names(targets), [e.values for e in evaluations], strict=True)))
     records = [e.to_dict() for e in evaluations]
     if len(records) > 1:
         _emit_several(targets, records, dataset, as_json=as_json)
@@ -118,9 +126,9 @@ def _emit_several(
         emit_json({"evaluations": dict(zip(targets, records, strict=True))})
         return
     groups: dict[tuple[Any, ...], list[tuple[str, Mapping[str, Any]]]] = {}
-    for target, record in zip(targets, records, strict=True):
+    for target, name, record in zip(targets, _names(targets), records, strict=True):
         measure = (_dataset_id(target, dataset), *(record[key] for key in BESIDE_ROWS))
-        groups.setdefault(measure, []).append((_name(target), record))
+        groups.setdefault(measure, []).append((name, record))
     for i, ((dataset_id, *_), evaluated) in enumerate(groups.items()):
         if i > 0:
             click.echo()
@@ -154,6 +162,7 @@ def _reference(record: Mapping[str, Any], key: str, name: str) -> tuple[Any, ...
     return (f"({name})", score, gain, score - record["behavior_score"], None)
 
 
-def _name(target: str) -> str:
-    """A run's folder, or a file, without what is above it."""
-    return Path(target).name or target
+def _names(targets: Sequence[str]) -> Sequence[str]:
+    """Runs' folders, or files, without what is above them; as they were given where that tells two not apart."""
+    short = [Path(target).name or target for target in targets]
+    return short if len(set(short)) == len(set(targets)) else targets

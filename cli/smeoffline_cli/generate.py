@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smeoffline_cli import complete, options
+from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.progress import progress_bar
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @options.field_options("task", "behavior", "recipe")
 @click.option(
     "--recipe",
+    type=paths.RECIPE,
     metavar="FILE",
     help="A recipe file (TOML), or the name of a shipped recipe.",
     shell_complete=complete.recipes,
@@ -59,17 +60,14 @@ def _from_options(ctx: click.Context) -> Recipe:
     """The recipe that the options spell out."""
     from smeoffline.data.behavior import Behavior
     from smeoffline.data.recipe import Component, Recipe
-    from smeoffline.errors import SpecError
     from smeoffline.sme.task import Task
 
-    try:
+    with options.refusals(ctx):
         return Recipe(
             task=Task(**options.typed_fields(ctx, "task")),
             mix=(Component(Behavior(**options.typed_fields(ctx, "behavior"))),),
             **options.typed_fields(ctx, "recipe"),
         )
-    except SpecError as error:
-        options.refuse(ctx, error)
 
 
 def _from_file(ctx: click.Context, source: str) -> Recipe:
@@ -79,26 +77,20 @@ def _from_file(ctx: click.Context, source: str) -> Recipe:
         raise click.UsageError(f"--recipe already says what {', '.join(clash)} would; leave one out", ctx)
 
     from smeoffline.data.recipe import Recipe
-    from smeoffline.errors import SpecError
 
     spec = Recipe.load(source)
-    try:
+    with options.refusals(ctx):
         return dataclasses.replace(spec, **options.typed_fields(ctx, "recipe"))
-    except SpecError as error:
-        options.refuse(ctx, error)
 
 
 def _check_id(ctx: click.Context) -> None:
     """Refuse an id that Minari does not take, where one was typed."""
     from smeoffline.data.storage.folders import DatasetId
-    from smeoffline.errors import DatasetError
 
     name = options.typed_fields(ctx, "recipe").get("name")
     if name is not None:
-        try:
+        with options.refusals(ctx, {"dataset id": "--id: dataset id"}):
             DatasetId.parse(name)
-        except DatasetError as error:
-            raise click.UsageError(f"--id: {error}", ctx) from error
 
 
 def _show(made: Generated, spec: Recipe) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.references import can_explore, emit_references
@@ -22,7 +22,7 @@ HIDDEN = ("smeoffline", "schema")  # told in other words, or of no use to a read
 
 @click.command("inspect")
 @options.dataset_argument
-@click.option("--html", "html", metavar="FILE", help="Also write the audit as one page, with figures.")
+@click.option("--html", type=paths.NewFile(), metavar="FILE", help="Also write the audit as one page, with figures.")
 @options.json_option
 def command(dataset: str, html: str | None, as_json: bool) -> None:
     """Audit a dataset and describe it.
@@ -32,11 +32,6 @@ def command(dataset: str, html: str | None, as_json: bool) -> None:
     wrote it, a sample of episodes is rolled out again and compared byte for byte. A fault is told by episode
     and step, and makes the exit code 1.
     """
-    if html is not None and (not html or Path(html).is_dir()):
-        got = "a folder" if html else "nothing"
-        raise click.ClickException(f"--html {html!r}: expected a file, got {got}; name a file, such as audit.html")
-    if html is not None and not Path(html).parent.is_dir():
-        raise click.ClickException(f"--html {html!r}: there is no folder {str(Path(html).parent)!r}; create it first")
     with interruption.at_once():  # an audit writes nothing
         from smeoffline.data.audit.inspection import inspect
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import cell, emit_fields, emit_json, emit_table
 from smeoffline_cli.progress import progress_bar
@@ -19,15 +19,36 @@ if TYPE_CHECKING:
 
 DEFAULT_SUITE = "v1"
 RESULTS = "results.jsonl"
+RUNS = paths.Existing("folder", "name a run's folder, or one with runs in it")
+ENTRY = paths.Existing("file", "name an entry's file; `sme-offline leaderboard submit` writes one")
+SALT = paths.Existing("file", "make one by `openssl rand -hex 16`, and keep it secret")
+SCORED = paths.Existing("either", "`sme-offline leaderboard score` or `verify` makes it")
+# How the library's messages about what an entry says of itself begin.
+SAID = {
+    "entry: name": "--name",
+    "entry: authors": "--author",
+    "entry: link": "--link",
+    "entry: steps": "--steps",
+}
 OF_DATASET = ("score_wd", "improvement", "gap_closed", "score_ood")
 
 suite_option = click.option(
-    "--suite", default=DEFAULT_SUITE, show_default=True, metavar="SUITE", help="A file, or the name of a shipped suite."
+    "--suite",
+    type=paths.SUITE,
+    default=DEFAULT_SUITE,
+    show_default=True,
+    metavar="SUITE",
+    help="A file, or the name of a shipped suite.",
 )
 results_option = click.option(
-    "--results", default=RESULTS, show_default=True, metavar="FILE", help="The results file that gets a line."
+    "--results",
+    type=paths.NewFile(),
+    default=RESULTS,
+    show_default=True,
+    metavar="FILE",
+    help="The results file that gets a line.",
 )
-out_option = click.option("-o", "--out", required=True, metavar="FILE", help="The file to write.")
+out_option = click.option("-o", "--out", required=True, type=paths.NewFile(), metavar="FILE", help="The file to write.")
 
 
 @click.group("leaderboard")
@@ -40,7 +61,7 @@ def command() -> None:
 
 
 @command.command("probes")
-@click.argument("suite")
+@click.argument("suite", type=paths.SUITE)
 @out_option
 @options.json_option
 def probes(suite: str, out: str, as_json: bool) -> None:
@@ -62,7 +83,7 @@ def probes(suite: str, out: str, as_json: bool) -> None:
 
 
 @command.command("submit")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", type=RUNS, nargs=-1, required=True, metavar="RUN...")
 @click.option("--name", required=True, help="What the leaderboard calls it.")
 @click.option("--author", "authors", multiple=True, metavar="NAME", help="An author; may be repeated.")
 @click.option("--link", metavar="URL", help="A paper or a repository.")
@@ -70,7 +91,9 @@ def probes(suite: str, out: str, as_json: bool) -> None:
 @suite_option
 @out_option
 @options.json_option
+@click.pass_context
 def submit(
+    ctx: click.Context,
     runs: tuple[str, ...],
     name: str,
     authors: tuple[str, ...],
@@ -89,7 +112,7 @@ def submit(
         from smeoffline.bench.leaderboard.submit import submit as write
 
         board = Board.load(suite)
-    with progress_bar("acting", "runs") as progress:
+    with options.refusals(ctx, SAID), progress_bar("acting", "runs") as progress:
         made = write(runs, out, board, name=name, authors=authors, link=link, partial=partial, progress=progress)
     fields = {"suite": made.suite, "algorithm": made.algorithm, "steps": made.steps, "runs": len(runs)}
     fields |= {"partial": made.partial, "path": out, "megabytes": round(Path(out).stat().st_size / 1e6, 1)}
@@ -100,7 +123,7 @@ def submit(
 
 
 @command.command("score")
-@click.argument("entry", metavar="FILE")
+@click.argument("entry", type=ENTRY, metavar="FILE")
 @suite_option
 @results_option
 @options.json_option
@@ -131,12 +154,20 @@ def score(entry: str, suite: str, results: str, as_json: bool) -> None:
 
 @command.command("verify")
 @click.argument("entrant", metavar="MODULE:FUNCTION")
-@click.option("--salt-file", required=True, metavar="FILE", help="The secret that the held-out tasks are drawn from.")
+@click.option(
+    "--salt-file",
+    required=True,
+    type=SALT,
+    metavar="FILE",
+    help="The secret that the held-out tasks are drawn from.",
+)
 @click.option("--trust", is_flag=True, help="Run this code here, in a sandbox: isolation, not proof.")
 @click.option("--name", metavar="NAME", help="What the leaderboard calls it.  [default: MODULE:FUNCTION]")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Training steps, instead of the suite's.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Seeds; with fewer than the suite's, unranked.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=3600, show_default=True, help="Seconds a training.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=1, max=10**7), default=3600, show_default=True, help="Seconds a training."
+)
 @suite_option
 @results_option
 @options.json_option
@@ -168,18 +199,21 @@ def verify(
         )
     with interruption.at_once():
         from smeoffline.bench.leaderboard.board import Board
-        from smeoffline.bench.leaderboard.lines import add_line
+        from smeoffline.bench.leaderboard.lines import add_line, read_lines
         from smeoffline.bench.leaderboard.sandbox import Entrant
         from smeoffline.bench.leaderboard.verify import verify as run
         from smeoffline.bench.suite import Suite
 
         whole = Suite.load(suite)
-        board = Board(whole.with_size(seeds=seeds))
-        found = Entrant.find(entrant)
+        with options.refusals(ctx, {"suite: seeds": "--seeds", "entrant": "MODULE:FUNCTION"}):
+            board = Board(whole.with_size(seeds=seeds))
+            found = Entrant.find(entrant)
+        if Path(results).exists():
+            read_lines(Path(results))  # refused now, not when all is trained
     click.echo(
         f"{entrant} runs in a sandbox, {2 * len(board.places)} trainings; this is isolation, not proof", err=True
     )
-    with progress_bar("verifying", "trainings") as progress:
+    with options.refusals(ctx, SAID), progress_bar("verifying", "trainings") as progress:
         line = run(
             found,
             salt_file,
@@ -195,8 +229,8 @@ def verify(
 
 
 @command.command("build")
-@click.argument("results", default=RESULTS, metavar="[RESULTS]")
-@click.option("--out", metavar="DIR", help="Where to write.  [default: beside the results]")
+@click.argument("results", type=SCORED, default=RESULTS, metavar="[RESULTS]")
+@click.option("--out", type=paths.Folder(), metavar="DIR", help="Where to write.  [default: beside the results]")
 @options.json_option
 def build(results: str, out: str | None, as_json: bool) -> None:
     """Make leaderboard.html and leaderboard.md from results.

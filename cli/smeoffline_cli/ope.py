@@ -8,15 +8,28 @@ from typing import Any
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json, emit_table
 from smeoffline_cli.progress import progress_bar
 
+TARGET = paths.Existing("either", "name a run's folder, an ONNX file, behavior or optimal", ("behavior", "optimal"))
+# How the library's messages about an option begin.
+FLAGS = {
+    "ope: horizon": "--horizon",
+    "ope: discount": "--discount",
+    "ope: fqe_steps": "--fqe-steps",
+    "ope: episodes": "--episodes",
+    "ope: seed": "--seed",
+    "ope: sigma": "--sigma",
+    "ope: expected methods": "--methods: expected methods",
+    "ope: expected each policy": "expected each policy",
+}
+
 
 @click.command("ope")
 @options.dataset_argument
-@click.argument("targets", metavar="RUN|POLICY.onnx|behavior|optimal...", nargs=-1, required=True)
+@click.argument("targets", type=TARGET, metavar="RUN|POLICY.onnx|behavior|optimal...", nargs=-1, required=True)
 @click.option(
     "--methods",
     metavar="LIST",
@@ -29,7 +42,10 @@ from smeoffline_cli.progress import progress_bar
 @click.option("--episodes", type=int, default=1000, show_default=True, help="Rollouts for each true value.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws rollouts, weights, batches and noise.")
 @options.json_option
-def command(dataset: str, targets: tuple[str, ...], methods: str | None, as_json: bool, **numbers: Any) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context, /, dataset: str, targets: tuple[str, ...], methods: str | None, as_json: bool, **numbers: Any
+) -> None:
     """Estimate policies from a dataset, beside their true values.
 
     Estimates what each policy is worth from DATASET alone, by fitted Q evaluation (fqe), importance sampling (pdis,
@@ -41,7 +57,7 @@ def command(dataset: str, targets: tuple[str, ...], methods: str | None, as_json
     with interruption.at_once():  # torch, while an interruption can't abort it
         from smeoffline.score.ope.estimate import off_policy
 
-    with progress_bar("evaluating", "policies") as progress:
+    with options.refusals(ctx, FLAGS), progress_bar("evaluating", "policies") as progress:
         found = off_policy(
             dataset,
             targets,

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from smeoffline_cli import complete
+from smeoffline_cli import complete, paths
 
 Decorated = Callable[..., Any]
 
@@ -36,7 +36,7 @@ class Field:
     owner: str
     name: str
     flag: str
-    kind: type
+    kind: type | click.ParamType[Any]
     default: Any
     help: str
 
@@ -74,11 +74,14 @@ FIELDS = (
         "Kind of noise: none, probit, gaussian, uniform or ou.",
     ),
     Field("behavior", "sigma", "--sigma", float, 0, "Size of the noise, drawn at each step."),
-    Field("behavior", "policy", "--policy", str, "none", "The ONNX file of base policy."),
+    Field("behavior", "policy", "--policy", paths.POLICY, "none", "The ONNX file of base policy."),
     Field("recipe", "episodes", "--episodes", int, 1000, "Episodes to roll out."),
     Field("recipe", "seed", "--seed", int, 0, "Draws the systematic error and every episode."),
     Field("recipe", "name", "--id", str, "built from the options", "The dataset's id."),
 )
+
+
+_FIELD_FLAGS = {f"{field.owner}: {field.name}": field.flag for field in FIELDS}
 
 
 def json_option(command: Decorated) -> Decorated:
@@ -130,36 +133,29 @@ def _typed(ctx: click.Context, parameter: str) -> bool:
     return ctx.get_parameter_source(parameter) is not ParameterSource.DEFAULT
 
 
-def refuse(ctx: click.Context, error: Exception) -> NoReturn:
-    """Report a refused value as a usage error that names the option instead of the field.
+@contextmanager
+def refusals(ctx: click.Context, flags: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Report what the library refuses about options as usage errors that name them; any other failure passes.
 
     The library says `task: complexity must be ...`; the user reads `--complexity must be ...`.
 
-    Raises:
-        click.UsageError: Always.
-    """
-    text = str(error)
-    named = _by_flag(text, {f"{field.owner}: {field.name}": field.flag for field in FIELDS})
-    raise click.UsageError(text if named is None else named, ctx) from error
-
-
-@contextmanager
-def refusals(ctx: click.Context, flags: Mapping[str, str]) -> Iterator[None]:
-    """Report what the library refuses about some options as usage errors; any other failure passes.
-
     Args:
         ctx: The command's.
-        flags: How the library's message begins, to the option that it is about: `{"train: steps": "--steps"}`.
+        flags: How the library's message begins, to what stands there instead: `{"train: steps": "--steps"}`. None
+            where nothing but `FIELDS` is validated: then every SpecError is about an option.
 
     Raises:
-        click.UsageError: A SpecError began so; the option stands there instead.
+        click.UsageError: The library refused an option.
     """
-    from smeoffline.errors import SpecError
+    from smeoffline.errors import SmeofflineError, SpecError
 
+    known = _FIELD_FLAGS if flags is None else flags
     try:
         yield
-    except SpecError as error:
-        named = _by_flag(str(error), flags)
+    except SmeofflineError as error:
+        named = _by_flag(str(error), known)
+        if named is None and flags is None and isinstance(error, SpecError):
+            named = str(error)
         if named is None:
             raise
         raise click.UsageError(named, ctx) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smeoffline_cli import complete, options
+from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 
@@ -27,7 +27,7 @@ def command() -> None:
 def _output(function: options.Decorated) -> options.Decorated:
     """`-o` and `--json`."""
     text = "The picture, .svg or .png.  [default: an SVG in the current folder]"
-    path = click.option("-o", "--out", "target", metavar="FILE", type=click.Path(path_type=Path), help=text)
+    path = click.option("-o", "--out", "target", metavar="FILE", type=paths.NewFile(Path), help=text)
     return path(options.json_option(function))
 
 
@@ -59,26 +59,23 @@ def task(
 
     def draw() -> Picture:
         from smeoffline.bench.pictures.task import COMPLEXITIES, STATE_DIMS, task_picture
-        from smeoffline.errors import SpecError
 
-        try:
+        with options.refusals(ctx):
             return task_picture(
                 complexity if complexity else COMPLEXITIES,
                 state_dim if state_dim else STATE_DIMS,
                 action_dim=action_dim,
                 seed=task_seed,
             )
-        except SpecError as error:
-            options.refuse(ctx, error)
 
-    _emit(draw, target, as_json=as_json)
+    _emit(ctx, draw, target, as_json=as_json)
 
 
 @command.command("behaviors")
 @options.field_options("task", names=("state_dim", "action_dim", "complexity", "seed"))
 @click.option("--nu", type=float, default=0.3, show_default=True, help="Systematic error of the bases that have one.")
 @click.option("--sigma", type=float, default=0.3, show_default=True, help="Size of every exploration.")
-@click.option("--policy", metavar="FILE", help="An ONNX file, to draw base policy too.")
+@click.option("--policy", type=paths.POLICY, metavar="FILE", help="An ONNX file, to draw base policy too.")
 @_output
 @click.pass_context
 def behaviors(
@@ -92,22 +89,20 @@ def behaviors(
 
     def draw() -> Picture:
         from smeoffline.bench.pictures.behaviors import behaviors_picture
-        from smeoffline.errors import SpecError
         from smeoffline.sme.task import Task
 
-        try:
+        with options.refusals(ctx):
             made = Task(**options.typed_fields(ctx, "task"))
             return behaviors_picture(made, nu=nu, sigma=sigma, policy=policy)
-        except SpecError as error:
-            options.refuse(ctx, error)
 
-    _emit(draw, target, as_json=as_json)
+    _emit(ctx, draw, target, as_json=as_json)
 
 
 @command.command("dataset")
 @options.dataset_argument
 @_output
-def dataset(dataset: str, target: Path | None, as_json: bool) -> None:
+@click.pass_context
+def dataset(ctx: click.Context, dataset: str, target: Path | None, as_json: bool) -> None:
     """Visited states, actions beside the optimum, and scores.
 
     DATASET is an id or a folder. With two state channels, states are drawn in the color of the action taken on
@@ -119,13 +114,14 @@ def dataset(dataset: str, target: Path | None, as_json: bool) -> None:
 
         return dataset_picture(dataset)
 
-    _emit(draw, target, as_json=as_json)
+    _emit(ctx, draw, target, as_json=as_json)
 
 
 @command.command("run")
-@click.argument("run", shell_complete=complete.runs)
+@click.argument("run", type=paths.RUN, shell_complete=complete.runs)
 @_output
-def run(run: str, target: Path | None, as_json: bool) -> None:
+@click.pass_context
+def run(ctx: click.Context, run: str, target: Path | None, as_json: bool) -> None:
     """Learning curves, and scores once it is evaluated.
 
     RUN is the folder of a run; it may be training still. Your own algorithm has scores alone.
@@ -136,15 +132,16 @@ def run(run: str, target: Path | None, as_json: bool) -> None:
 
         return run_picture(run)
 
-    _emit(draw, target, as_json=as_json)
+    _emit(ctx, draw, target, as_json=as_json)
 
 
-def _emit(draw: Callable[[], Picture], target: Path | None, *, as_json: bool) -> None:
+def _emit(ctx: click.Context, draw: Callable[[], Picture], target: Path | None, *, as_json: bool) -> None:
     """Draw, write and print what was written and what it shows."""
     with interruption.at_once():  # nothing is written yet
         from smeoffline.bench.pictures.canvas import check_target
 
-        check_target(target)
+        with options.refusals(ctx, {"picture": "--out"}):
+            check_target(target)
         picture = draw()
     path = picture.save(target)
     if as_json:

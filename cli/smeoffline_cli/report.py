@@ -7,13 +7,15 @@ from typing import Any
 
 import click
 
-from smeoffline_cli import options
+from smeoffline_cli import options, paths
 from smeoffline_cli.output import emit_fields, emit_json, emit_table
+
+FOLDER = paths.Existing("folder", "name the one that holds results.jsonl")
 
 
 @click.command("report")
-@click.argument("folder", metavar="DIR")
-@click.option("--out", metavar="DIR", help="Where to write.  [default: beside the results]")
+@click.argument("folder", type=FOLDER, metavar="DIR")
+@click.option("--out", type=paths.Folder(), metavar="DIR", help="Where to write.  [default: beside the results]")
 @options.json_option
 def command(folder: str, out: str | None, as_json: bool) -> None:
     """Make tables and figures from the results of a benchmark.

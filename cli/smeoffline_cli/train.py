@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smeoffline_cli import complete, options
+from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption, resumable
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.progress import progress_bar
@@ -38,7 +38,7 @@ KEPT = "stopped before the end; a run that had begun keeps its last checkpoint: 
 @click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A hyperparameter, e.g. batch_size=512; repeatable."
 )
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Parent of runs.")
+@click.option("--out", type=paths.Folder(Path), default=Path("runs"), show_default=True, help="Parent of runs.")
 @click.option("--resume", is_flag=True, help="Go on from the last checkpoint, or extend a finished run.")
 @options.json_option
 @click.pass_context

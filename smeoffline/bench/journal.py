@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,16 +41,20 @@ class Journal:
 def append_line(path: Path, line: bytes) -> None:
     """Add a line to a file, which may not exist yet; when this returns, a crash of the machine no longer loses it.
 
+    A last line without an end, as some editors leave it, gets one first.
+
     Raises:
         OSError: The file system refuses, such as a full disk; the file is as it was.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         before = os.fstat(descriptor).st_size
-        written = os.write(descriptor, line + b"\n")  # one write: killed processes leave all of it or nothing
-        if written != len(line) + 1:
+        open_end = before > 0 and os.pread(descriptor, 1, before - 1) != b"\n"
+        data = (b"\n" if open_end else b"") + line + b"\n"
+        written = os.write(descriptor, data)  # one write: killed processes leave all of it or nothing
+        if written != len(data):
             os.ftruncate(descriptor, before)
-            raise OSError(28, "No space left on device", str(path))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from smeoffline.data.recipe import Recipe
-from smeoffline.errors import BenchmarkError, SpecError, VersionError, nearest
+from smeoffline.errors import BenchmarkError, PolicyError, SpecError, VersionError, nearest
 
 SCHEMA = 1
 LARGEST = 1e12  # of any number of an evaluation; seeds and returns are below it
@@ -195,7 +195,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 def _curve(points: list[Any]) -> tuple[CurvePoint, ...]:
     try:
         return tuple(CurvePoint(int(point["step"]), float(point["score_wd"])) for point in points)
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         raise BenchmarkError("expected curve to be a list of {step, score_wd}, got something else") from None
 
 
@@ -213,7 +213,7 @@ def _checked(found: CellResult) -> CellResult:
         raise BenchmarkError(f"expected behavior to be objects with {', '.join(_OF_BEHAVIOR)}, got {behaviors!r}")
     try:
         Recipe.from_dict({"task": found.task, "behavior": behaviors, "dataset": found.dataset})
-    except SpecError as fault:
+    except (SpecError, PolicyError) as fault:
         raise BenchmarkError(f"expected a task, behavior and dataset that exist: {fault}") from None
     for name, value in (found.evaluation or {}).items():
         if _is_number(value) and abs(value) > LARGEST:  # what is no number at all, the reader of a metric tells

@@ -15,6 +15,7 @@ from smeoffline.bench.status import Progress, Tracker
 from smeoffline.bench.suite import Suite
 from smeoffline.bench.worker import Job, discard_checkpoint
 from smeoffline.errors import BenchmarkError, SmeofflineError, SpecError
+from smeoffline.sme.cores import default_workers
 from smeoffline.sme.task import whole_number
 
 MAX_WORKERS = 4096
@@ -71,7 +72,8 @@ def run_suite(
         out: The benchmark's folder: `results.jsonl`, and below it datasets and runs.
         seeds: Instead of the suite's.
         steps: Instead of the suite's and its algorithms'. Other steps are other cells: results of both stay.
-        workers: Processes; None for one a core this process may use. No result depends on it.
+        workers: Processes, in [1, 4096]; None for one a core this process may use, at most OMP_NUM_THREADS. No
+            result depends on it.
         dask: A Dask scheduler's address, as `tcp://10.0.0.1:8786`, instead of processes here.
         progress: Called in this thread at the beginning and after every cell.
 
@@ -93,7 +95,7 @@ def run_suite(
     check_algorithms(suite)
     out = Path(out).absolute()  # worker processes may have another current folder
     if dask is None:
-        count = workers if workers is not None else _cores()
+        count = workers if workers is not None else default_workers()
         with open_journal(out) as journal:
             return _run(suite, journal, progress, lambda: count, lambda jobs: run_local(jobs, count))
 
@@ -170,9 +172,3 @@ def _run(
                 reasons[result.cell] = str(result.reason)
             tracker.end(result)
     return BenchmarkSummary(len(cells), done, len(reasons), journal.path, reasons)
-
-
-def _cores() -> int:
-    import joblib
-
-    return int(joblib.cpu_count())  # respects affinity and the limits of containers

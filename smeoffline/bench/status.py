@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from smeoffline.bench.cell import Cell
 from smeoffline.bench.lines import CellResult
 
-# Milliseconds of a training step on one thread (design section 8): how costs relate before any is measured.
+# Milliseconds of a training step on one thread of one machine: how costs relate before any is measured here.
 STEP_MS = {
     "bc": 1.0,
     "plas": 2.0,

@@ -33,7 +33,10 @@ class ActionBox:
     def __post_init__(self) -> None:
         """Refuse bounds that no scaling can map to [-1, 1]."""
         pairs = list(zip(self.low, self.high, strict=True))
-        if not pairs or not all(math.isfinite(h - low) and low < h for low, h in pairs):
+        # in float32, as they are used: some environments call the largest float32 no bound, and twice that overflows
+        with np.errstate(over="ignore", invalid="ignore"):
+            ranges = [float(np.float32(h) - np.float32(low)) for low, h in pairs]
+        if not pairs or not all(math.isfinite(r) and r > 0 for r in ranges):
             raise TrainingError(
                 f"action space: expected finite bounds with low < high in every channel, got low "
                 f"{list(self.low)} and high {list(self.high)}; policies here are tanh networks scaled to them"
@@ -78,7 +81,12 @@ class ActionBox:
                 f"dataset {dataset.id!r}: expected continuous actions (a Box space), got {found}; every "
                 "algorithm here needs bounded continuous actions"
             )
-        low, high = (np.ravel(np.asarray(space.get(side), np.float64)) for side in ("low", "high"))
+        try:
+            low, high = (np.ravel(np.asarray(space.get(side), np.float64)) for side in ("low", "high"))
+        except (TypeError, ValueError, OverflowError):
+            raise TrainingError(
+                f"dataset {dataset.id!r}: expected the bounds of its action_space to be numbers, got others"
+            ) from None
         if not len(low) == len(high) == dataset.actions.shape[1]:
             raise TrainingError(
                 f"dataset {dataset.id!r}: expected bounds for {dataset.actions.shape[1]} action channels, "

@@ -93,6 +93,7 @@ class Behavior:
 
         Raises:
             SpecError: An unknown key (with the nearest known one) or a bad value.
+            PolicyError: The policy's file can't be read.
         """
         known_keys("behavior", fields, [f.name for f in dataclasses.fields(cls)])
         return cls(**fields)

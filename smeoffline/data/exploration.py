@@ -157,7 +157,7 @@ class Gaussian(Exploration):
         return np.asarray(self.sigma * difference)
 
     def median(self, u: Doubles, m: Doubles) -> Doubles:
-        """M lies in [0, 1], so clipping leaves it."""
+        """Clipping leaves m, which lies in [0, 1]."""
         return m
 
 
@@ -206,7 +206,7 @@ class UniformReplacement(Exploration):
         return 0.5 * self.sigma * c**2 + (1 - self.sigma) * np.maximum(0.0, c - m)
 
     def median(self, u: Doubles, m: Doubles) -> Doubles:
-        """M where sigma m < 1/2 < sigma m + 1 - sigma, else the nearer quantile."""
+        """The intended action m where sigma m < 1/2 < sigma m + 1 - sigma, else the nearer quantile."""
         return np.clip(m, 1 - 0.5 / self.sigma, 0.5 / self.sigma)
 
 

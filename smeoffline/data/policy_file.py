@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from smeoffline.data.action_box import ActionBox
-from smeoffline.errors import PolicyError, VersionError
+from smeoffline.errors import PolicyError, TrainingError, VersionError
 from smeoffline.sme.arrays import Floats
 from smeoffline.sme.cores import default_workers
 
@@ -246,7 +246,7 @@ def _width(path: Path, value: Any, side: str) -> int | None:
             f"policy {path}: expected {side} of any batch size, got a fixed size of {dims[0].dim_value}; "
             "export with a dynamic batch"
         )
-    return int(dims[1].dim_value) if dims[1].HasField("dim_value") else None
+    return int(dims[1].dim_value) if dims[1].dim_value > 0 else None
 
 
 def _agreed(path: Path, what: str, stated: int | None, wanted: int | None) -> int:
@@ -280,7 +280,7 @@ def _box(path: Path, metadata: dict[str, Any], action_dim: int) -> ActionBox:
         return ActionBox.unit(action_dim)
     try:
         box = ActionBox(tuple(map(float, metadata["action_low"])), tuple(map(float, metadata["action_high"])))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, TrainingError) as error:
         raise PolicyError(f"policy {path}: its metadata has unusable action bounds; export it again") from error
     if len(box.low) != action_dim:
         raise PolicyError(f"policy {path}: expected bounds for {action_dim} action channels, got {len(box.low)}")

@@ -82,7 +82,7 @@ class Recipe:
             return self.name
         task = self.task
         parts = [f"s{task.state_dim}a{task.action_dim}", f"c{task.complexity}", self._mix_tag()]
-        defaults, plain = Task(), (None, DEFAULT_EPISODES, DEFAULT_SEED)
+        defaults = Task()
         for tag, value, default in (
             ("k", task.reward_every, defaults.reward_every),
             ("rmin", task.min_reward, defaults.min_reward),
@@ -91,8 +91,8 @@ class Recipe:
             ("shape", task.shaping, defaults.shaping),
             ("disc", task.discount, defaults.discount),
             ("task", task.seed, defaults.seed),
-            ("seed", self.seed, plain[2]),
-            ("n", self.episodes, plain[1]),
+            ("seed", self.seed, DEFAULT_SEED),
+            ("n", self.episodes, DEFAULT_EPISODES),
         ):
             if value != default:
                 parts.append(tag + number_tag(value))
@@ -128,6 +128,7 @@ class Recipe:
 
         Raises:
             SpecError: A misspelled key (with the nearest known one), a table of the wrong kind, a bad value.
+            PolicyError: The file of a behavior of base `policy` can't be read.
         """
         if not isinstance(tables, Mapping):
             raise SpecError(f"recipe: expected tables task, behavior and dataset, got {type(tables).__name__}")
@@ -156,6 +157,7 @@ class Recipe:
 
         Raises:
             SpecError: No such file or name (with the nearest), not TOML, or a fault in it; names the source.
+            PolicyError: The file of a behavior of base `policy` can't be read.
         """
         return cls.from_toml(text_of("recipe", source, shipped_folder()), source=str(source))
 
@@ -165,6 +167,7 @@ class Recipe:
 
         Raises:
             SpecError: Not TOML, or a fault in it; the text begins with `source`.
+            PolicyError: The file of a behavior of base `policy` can't be read.
         """
         try:
             return cls.from_dict(tomllib.loads(text))

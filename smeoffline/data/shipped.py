@@ -34,14 +34,14 @@ def text_of(kind: str, source: str | Path, folder: Path) -> str:
     """
     path = Path(source)
     where = f"{kind} {str(source)!r}"
-    if path.suffix != ".toml" and not path.exists():
-        names = shipped_names(folder)
-        if str(source) not in names:
-            raise SpecError(
-                f"{where}: no such file or shipped {kind} ({', '.join(names)}){nearest(str(source), names)}"
-            )
-        path = folder / f"{source}.toml"
     try:
+        if path.suffix != ".toml" and not path.exists():
+            names = shipped_names(folder)
+            if str(source) not in names:
+                raise SpecError(
+                    f"{where}: no such file or shipped {kind} ({', '.join(names)}){nearest(str(source), names)}"
+                )
+            path = folder / f"{source}.toml"
         if path.exists() and not path.is_file():
             raise SpecError(f"{where}: expected a file, got a folder or device")
         if path.stat().st_size > MAX_BYTES:

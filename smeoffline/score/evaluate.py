@@ -1,4 +1,4 @@
-"""Score a policy against the known optimum (design section 5)."""
+"""Score a policy against the known optimum, and beside what imitation could reach."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every number of design section 5. Nothing is clipped: worse than the behavior is negative.
+    """The content of `evaluation.json`. Nothing is clipped: worse than the behavior is negative.
 
     Attributes:
         schema: Version of this record.
@@ -111,7 +111,7 @@ def evaluate_policy(
     Args:
         policy: Observations (B, N_s + 2) to actions (B, N_a) in [0, 1].
         recipe: The dataset's; its data are not needed.
-        n_probes: Uniform and out-of-distribution probes, each; >= 1.
+        n_probes: Uniform and out-of-distribution probes, each; in [1, 10^7].
         seed: In [0, 2^32); draws probes and fresh episodes.
 
     Returns:
@@ -167,8 +167,12 @@ def evaluate_policy(
 
 def act_at(policy: Policy, states: Floats) -> Floats:
     """A policy's actions at states (B, N_s) with both bookkeeping channels 0: (B, N_a)."""
-    observations = np.concatenate([states, np.zeros((len(states), 2), np.float32)], axis=1)
-    return act(policy, observations)
+    return act(policy, at_start(states))
+
+
+def at_start(states: Floats) -> Floats:
+    """Observations (B, N_s + 2) of states (B, N_s) at the start of an episode: both bookkeeping channels 0."""
+    return np.concatenate([states, np.zeros((len(states), 2), np.float32)], axis=1)
 
 
 def act(policy: Policy, observations: Floats) -> Floats:

@@ -38,12 +38,12 @@ def evaluate(
     """Score a run, a policy's file, or a policy in memory.
 
     Args:
-        target: A run's folder (whose evaluation is also written into it, `evaluation.json`), an ONNX file, or
-            a callable from observations (B, N_s + 2) to actions (B, N_a).
+        target: A run's folder (whose evaluation on its own dataset is also written into it, `evaluation.json`),
+            an ONNX file, or a callable from observations (B, N_s + 2) to actions (B, N_a).
         dataset: Whose task and behavior the scores refer to: an id or a folder. A run knows its own.
-        n_probes: Uniform and out-of-distribution probes, each.
+        n_probes: Uniform and out-of-distribution probes, each; in [1, 10^7].
         seed: In [0, 2^32).
-        values: Also compare the run's critics with the truth (see `critics`); half a minute more.
+        values: Also compare the run's critics with the truth (see `critic_values`); half a minute more.
 
     Returns:
         The same numbers each time.
@@ -69,7 +69,8 @@ def evaluate(
         return evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
     record, policy = open_run(path)
     found = dataset if dataset is not None else _dataset_of_run(record.dataset_id, record.dataset_path)
-    recipe = recipe_of(found)
+    header = metadata.read(folders.find(found))
+    recipe = _recipe(header)
     check_fits(policy, recipe)
     learner = _critics(path, record, recipe) if values else None
     evaluation = evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
@@ -78,8 +79,9 @@ def evaluate(
             learner.values, policy, recipe, discount=_discount(record), n_probes=n_probes, seed=seed
         )
         evaluation = replace(evaluation, values=compared)
-    text = json.dumps(evaluation.to_dict(), indent=2, allow_nan=False) + "\n"
-    write_atomically(path / FILE, text.encode())
+    if header.id == record.dataset_id:  # the file doesn't name a dataset, so it speaks of the run's own
+        text = json.dumps(evaluation.to_dict(), indent=2, allow_nan=False) + "\n"
+        write_atomically(path / FILE, text.encode())
     return evaluation
 
 
@@ -91,7 +93,11 @@ def recipe_of(dataset: str | Path) -> Recipe:
         DatasetError: It is not an SME.
         VersionError: A newer version wrote it.
     """
-    header = metadata.read(folders.find(dataset))
+    return _recipe(metadata.read(folders.find(dataset)))
+
+
+def _recipe(header: metadata.Header) -> Recipe:
+    """The recipe of a dataset that says what it is."""
     if header.provenance is None:
         raise DatasetError(
             f"dataset {header.id!r}: is not a Synthetic Monitoring Environment, so its optimal actions "
@@ -100,7 +106,7 @@ def recipe_of(dataset: str | Path) -> Recipe:
     tables: dict[str, Any] = {key: header.provenance.get(key) for key in ("task", "behavior", "dataset")}
     try:
         return Recipe.from_dict(tables)
-    except SpecError as fault:
+    except (SpecError, PolicyError) as fault:
         raise DatasetError(f"dataset {header.id!r}: its metadata can't be used: {fault}") from None
 
 

@@ -1,4 +1,4 @@
-"""Statistics over seeds: means, interquartile means and seeded bootstrap intervals.
+"""Statistics over seeds: interquartile means and seeded bootstrap intervals.
 
 Runs are the unit of resampling (Agarwal et al. 2021): with one run there is no interval, and none is made up.
 """
@@ -27,8 +27,8 @@ class Estimate:
 
     Attributes:
         value: Of the runs as they are.
-        low: Lower end of the interval; None for a single run.
-        high: Upper end; None for a single run.
+        low: Lower end of its 95% interval; None where runs do not tell it, as a single one.
+        high: Upper end; None likewise.
         n: Runs.
     """
 
@@ -39,47 +39,35 @@ class Estimate:
 
 
 def interquartile_mean(values: Doubles, axis: int = -1) -> Any:
-    """Mean of the middle half (scipy's 25% trimmed mean): robust to outlying runs, and uses more than the median."""
+    """Mean of the middle half: robust to outlying runs, and uses more than the median.
+
+    A quarter of the runs, rounded down, is cut off at each end (scipy's 25% trimmed mean): below four runs, none.
+    """
     return stats.trim_mean(values, 0.25, axis=axis)
 
 
-def estimate(
-    values: Sequence[float],
-    *,
-    statistic: Statistic = np.mean,
-    seed: int = DEFAULT_SEED,
-    confidence: float = CONFIDENCE,
-    resamples: int = RESAMPLES,
-) -> Estimate:
-    """A statistic of runs with its percentile bootstrap interval.
+def bootstrap_interval(
+    samples: Sequence[Doubles], statistic: Statistic, *, seed: int = DEFAULT_SEED
+) -> tuple[Any, Any]:
+    """The ends of a statistic's 95% percentile bootstrap interval.
 
     Args:
-        values: (n,) one finite number per run.
-        statistic: Takes an array and `axis`.
+        samples: Arrays (..., n) of finite numbers, n >= 2 runs along the last axis. Each is resampled by itself, all
+            rows of one together.
+        statistic: Takes the samples and `axis`.
         seed: Draws the resamples: the same seed gives the same interval.
-        confidence: Of the interval, in (0, 1).
-        resamples: How many.
 
-    Raises:
-        ValueError: No runs, another shape, or a number that is not finite.
+    Returns:
+        Low and high, each of the statistic's shape.
     """
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or len(array) == 0:
-        raise ValueError(f"estimate: expected (n,) numbers, one per run, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError("estimate: expected finite numbers, got NaN or infinity; a failed run has no score")
-    value = float(statistic(array, axis=-1))
-    if len(array) == 1:
-        return Estimate(value, None, None, 1)
-    if np.all(array == array[0]):
-        return Estimate(value, value, value, len(array))
     interval = stats.bootstrap(
-        (array,),
+        tuple(samples),
         statistic,
-        n_resamples=resamples,
-        confidence_level=confidence,
+        axis=-1,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
         method="percentile",
         vectorized=True,
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    return Estimate(value, float(interval.low), float(interval.high), len(array))
+    return interval.low, interval.high

@@ -1,4 +1,4 @@
-"""True values of policies, measured by rolling them out in the task itself (design section 1, exact values).
+"""True values of policies, measured by rolling them out in the task itself.
 
 The value of a policy from one state is chaotic: two rollouts from starts that differ by rounding part within
 some twenty steps. So the value of a state is the mean over starts perturbed by 1e-4, with its standard error, and
@@ -17,16 +17,16 @@ from smeoffline.data.recipe import Recipe
 from smeoffline.data.rollout import Rollout
 from smeoffline.data.streams import fresh_seeds
 from smeoffline.score.ranks import row_correlations
+from smeoffline.score.streams import CEILING, PERTURBATIONS, stream
 from smeoffline.sme.arrays import Doubles, Floats
 from smeoffline.sme.model import Sme
 from smeoffline.sme.values import check_exact
 
-ROLLOUTS = 64  # of each state and action: the least that design section 1 allows
+ROLLOUTS = 64  # of each state and action
 PERTURBATION = 1e-4
 REST = 0.01  # discount^steps at which a rollout is cut; what is left is taken from the mean reward
 LAST = 0.5  # share of a rollout's steps that this mean is taken over
 CEILING_DRAWS = 500
-_PERTURB, _CEILING = 120, 121  # streams of a seed; others belong to probes and datasets
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +54,17 @@ class Measured:
 
     Attributes:
         value: The mean.
-        standard_error: Of the mean; 0 for a single sample.
+        standard_error: Of the mean; None for a single sample, which tells nothing of its own.
     """
 
     value: float
-    standard_error: float
+    standard_error: float | None
 
     @classmethod
     def of(cls, samples: Doubles) -> Measured:
-        """The mean of independent samples (n,)."""
+        """The mean of independent samples (n,), n >= 1."""
         n = len(samples)
-        error = float(samples.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+        error = float(samples.std(ddof=1)) / math.sqrt(n) if n > 1 else None
         return cls(float(samples.mean()), error)
 
 
@@ -103,7 +103,7 @@ def policy_q(
     task = sme.task
     check_exact(task, discount)
     n, steps = len(states), rollout_steps(discount)
-    draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_PERTURB,))))
+    draw = stream(seed, PERTURBATIONS)
     noise = np.float32(PERTURBATION) * draw.standard_normal((n * rollouts, task.state_dim), dtype=np.float32)
     state = np.clip(np.repeat(states, rollouts, axis=0) + noise, 0, 1).astype(np.float32)
     action = np.repeat(actions, rollouts, axis=0)
@@ -146,7 +146,7 @@ def noise_ceiling(means: Doubles, standard_errors: Doubles, seed: int) -> float:
     if spread <= 0:
         return 0.0
     truth = means.mean() + math.sqrt(spread / variance) * (means - means.mean())
-    draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_CEILING,))))
+    draw = stream(seed, CEILING)
     noisy = truth + standard_errors * draw.standard_normal((CEILING_DRAWS, len(truth)))
     return float(row_correlations(np.broadcast_to(truth, noisy.shape), noisy).mean())
 
@@ -162,7 +162,7 @@ def true_return(
         actor: What acts.
         horizon: In [1, T].
         discount: In [0, 1].
-        episodes: How many; the same seed gives every actor the same starts and noise.
+        episodes: How many, >= 1; the same seed gives every actor the same starts and noise.
         seed: In [0, 2^32).
     """
     weights = discount ** np.arange(horizon)

@@ -41,7 +41,11 @@ def _pin_thread() -> None:
 
 @contextlib.contextmanager
 def worker_pool(workers: int | None = None) -> Iterator[ThreadPoolExecutor]:
-    """Threads in each of which torch runs single-threaded; the caller's own setting is untouched."""
+    """Threads in each of which torch runs single-threaded; the caller's own setting is untouched.
+
+    Args:
+        workers: How many, 1 or more; None for `default_workers`.
+    """
     before = torch.get_num_threads()
     size = default_workers() if workers is None else workers
     with ThreadPoolExecutor(size, "sme-block", initializer=_pin_thread) as pool:

@@ -53,10 +53,10 @@ class Outcome:
 
 
 def advance(task: Task, progress: Progress, earned: Floats) -> Outcome:
-    """Accrue, pay, terminate and truncate (design section 1, k and D), shaping left out.
+    """Accrue, pay, terminate and truncate by k, D and T; shaping left out.
 
     Args:
-        task: k, D and T.
+        task: Has k, D and T.
         progress: Of n episodes.
         earned: (n,) step rewards in [0, 1].
     """

@@ -1,4 +1,4 @@
-"""Probe states: where scores are taken (design section 5).
+"""Probe states: where scores are taken.
 
 Within-distribution probes are uniform in the cube. Out-of-distribution probes lie at distance d from it,
 d ~ U(0, 1], on the shell of the cube grown by d. Drawn from a seed, never mixed, d kept. The

@@ -81,10 +81,10 @@ class Task:
         action_dim: N_a, action channels, in [1, 1024].
         complexity: C, layers of the optimal policy, in [1, 1000].
         episode_length: T, steps until truncation, in [1, 100000].
-        reward_every: k, rewards are accrued and paid every k steps and at truncation; >= 1.
+        reward_every: k, rewards are accrued and paid every k steps and at truncation; in [1, 100000].
         min_reward: A step whose reward is not above this earns nothing; in [0, 1).
         kill_threshold: D, the episode terminates when a step's reward is below this; in [0, 1].
-        shaping: L >= 0, weight of the potential-based shaping reward (0: the paper's reward).
+        shaping: L, weight of the potential-based shaping reward (0: the paper's reward); in [0, 1000].
         discount: g in [0, 1), used by the shaping reward and by the exact values.
         seed: Draws the transition and the optimal policy; in [0, 2^32).
 

@@ -1,4 +1,4 @@
-"""Exact values of the optimum (design section 1, exact values).
+"""Exact values of the optimum.
 
 For k = 1 the optimum earns 1 in every state, so its value depends on the time left alone, and the
 advantage of an action is its step reward minus 1. Shaping subtracts L Psi(s) and changes no advantage.
@@ -28,8 +28,8 @@ def optimal_value(sme: Sme, states: Floats, steps: Ints | None = None) -> Double
         (B,) float64.
 
     Raises:
-        SpecError: k > 1, where the observation is not Markov; or `steps` together with shaping,
-            which keeps the optimum exact only where truncation is bootstrapped.
+        SpecError: k > 1, where the observation is not Markov; `steps` together with shaping, which keeps
+            the optimum exact only where truncation is bootstrapped; or steps that are not in [0, T].
         ValueError: States or steps have another shape.
     """
     task = sme.task
@@ -57,6 +57,7 @@ def optimal_advantage(sme: Sme, states: Floats, actions: Floats) -> Doubles:
 
     Raises:
         SpecError: k > 1, or D > 0, where a killed episode loses all that was to come.
+        ValueError: States or actions have another shape.
     """
     task = sme.task
     if task.reward_every != 1 or task.kill_threshold > 0:

@@ -80,15 +80,15 @@ class SMEVectorEnv(gymnasium.vector.VectorEnv[Floats, Floats, Any]):
             for s, old in zip(seeds, kept, strict=True)
         ]
         self._restart(np.ones(self.num_envs, np.bool_))
+        self._finished = np.zeros(self.num_envs, np.bool_)
         return observe(self._states, np.zeros((self.num_envs, 2), np.float32)), {}
 
-    def _restart(self, which: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
-        """Draw new initial states for some copies, each from its own stream."""
+    def _restart(self, which: Bools) -> None:
+        """Draw new initial states for some copies (n,), each from its own stream."""
         for i in np.flatnonzero(which):
             self._states[i] = self._streams[i].random(self.task.state_dim, dtype=np.float32)
         keep = ~which
         self._progress = Progress(self._progress.step * keep, self._progress.accrued * keep)
-        self._finished = np.zeros(self.num_envs, np.bool_)
 
     def step(self, actions: Floats) -> tuple[Floats, Floats, Any, Any, dict[str, Any]]:
         """Step every copy.
@@ -117,11 +117,9 @@ class SMEVectorEnv(gymnasium.vector.VectorEnv[Floats, Floats, Any]):
             rewards = rewards + shaping_reward(self.sme, states, self._states, outcome.terminations)
         self._progress = outcome.progress
         self._finished = (outcome.terminations | outcome.truncations) & ~restarting
-        finished = self._finished
         channels = outcome.channels
         if restarting.any():
             self._restart(restarting)
-            self._finished = finished
             channels = np.where(restarting[:, np.newaxis], np.float32(0), channels)
             rewards = np.where(restarting, np.float32(0), rewards)
         alive = ~restarting

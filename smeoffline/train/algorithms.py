@@ -70,7 +70,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = {row.name: row for row in _ROWS}
 
 NEED_DISCRETE_ACTIONS = ("discretebc", "discretebcq", "discretecql", "discretesac", "doubledqn", "dqn", "nfq")
 
-# What d3rlpy would check late, or not at all. Names mean the same in every config.
+# What d3rlpy would check late, or not at all. Names mean the same in every config, but for `_DIVISORS`.
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "policy_type": ("deterministic", "stochastic"),
     "mmd_kernel": ("gaussian", "laplacian"),
@@ -83,9 +83,11 @@ _MAY_BE_ZERO = frozenset(
     {
         *("gamma", "lam", "beta", "alpha", "actor_beta", "critic_beta", "weight_temp", "vae_kl_weight"),
         *("warmup_steps", "rl_start_step", "target_smoothing_sigma", "target_smoothing_clip"),
-        "conservative_weight",
+        *("conservative_weight", "action_flexibility"),
+        *("temp_learning_rate", "alpha_learning_rate"),  # 0 keeps the temperature, or alpha, at its initial value
     }
 )
+_DIVISORS = frozenset({("awac", "lam"), ("crr", "beta")})  # temperatures here, weights in the others
 _ANY_SIGN = ("alpha_threshold",)
 MAX_WHOLE = 2**31 - 1
 
@@ -151,19 +153,19 @@ def resolve_settings(
                 f"setting: {algorithm.name} has no {name!r}{nearest(name, defaults)} "
                 f"(it has {', '.join(sorted(defaults))})"
             )
-        resolved[name] = _typed(f"setting {name} of {algorithm.name}", name, settings[name], defaults[name])
+        zero = name in _MAY_BE_ZERO and (algorithm.name, name) not in _DIVISORS
+        resolved[name] = _typed(f"setting {name} of {algorithm.name}", name, settings[name], defaults[name], zero)
     return resolved
 
 
-def _typed(where: str, name: str, value: object, default: Setting) -> Setting:
-    """One value, with the type of its default, in range."""
+def _typed(where: str, name: str, value: object, default: Setting, zero: bool) -> Setting:
+    """One value, with the type of its default, in range; `zero` says whether a number may be 0."""
     if isinstance(default, bool):
         return _boolean(where, value)
     if isinstance(default, int):
-        least = 0 if name in _MAY_BE_ZERO else 1
-        return _whole(where, value, least)
+        return _whole(where, value, 0 if zero else 1)
     if isinstance(default, float):
-        return _real(where, name, value)
+        return _real(where, name, value, zero)
     if isinstance(default, tuple):
         return _widths(where, value)
     choices = _CHOICES.get(name)
@@ -188,21 +190,22 @@ def _whole(where: str, value: object, least: int) -> int:
     except ValueError:
         number = None
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MAX_WHOLE:
-        raise SpecError(f"{where}: expected a whole number >= {least}, got {value!r}")
+        top = f" and <= {MAX_WHOLE}" if isinstance(number, int) and number > MAX_WHOLE else ""
+        raise SpecError(f"{where}: expected a whole number >= {least}{top}, got {value!r}")
     return number
 
 
-def _real(where: str, name: str, value: object) -> float:
+def _real(where: str, name: str, value: object, zero: bool) -> float:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise SpecError(f"{where}: expected a number, got {value!r}")
     try:
         number = float(value)
     except (ValueError, OverflowError):
         number = math.nan
-    above = number >= 0 if name in _MAY_BE_ZERO else number > 0
+    above = number >= 0 if zero else number > 0
     below = number <= 1 if name in _FRACTIONS else True
     if not math.isfinite(number) or not below or not (above or name in _ANY_SIGN):
-        low = "[0" if name in _MAY_BE_ZERO else "(0"
+        low = "[0" if zero else "(0"
         wanted = f"a number in {low}, 1]" if name in _FRACTIONS else f"a finite number in {low}, inf)"
         wanted = "a finite number" if name in _ANY_SIGN else wanted
         raise SpecError(f"{where}: expected {wanted}, got {value!r}")

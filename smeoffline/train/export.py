@@ -71,7 +71,7 @@ def export_policy(
             line = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise PolicyError(f"policy: torch can't export this module to ONNX: {line}") from error
     _forget_sources(model.graph)
-    _state_shape(model.graph.output[0], len(box.low))
+    _declare_shape(model.graph.output[0], len(box.low))
     bounds = {"action_low": list(box.low), "action_high": list(box.high)}
     text = json.dumps({"schema": SCHEMA, **metadata, **bounds}, sort_keys=True)
     model.metadata_props.add(key=METADATA_KEY, value=text)
@@ -115,8 +115,8 @@ def _traced(module: nn.Module, rows: torch.Tensor) -> Any:
     return onnx.load_model_from_string(buffer.getvalue())
 
 
-def _state_shape(value: Any, channels: int) -> None:
-    """Say (batch, channels), which the exporters' shape inference may lose on the way."""
+def _declare_shape(value: Any, channels: int) -> None:
+    """Declare (batch, channels), which the exporters' shape inference may lose on the way."""
     shape = value.type.tensor_type.shape
     shape.ClearField("dim")
     shape.dim.add(dim_param="batch")

@@ -69,7 +69,7 @@ def fit_q(
         discount: In [0, 1].
         steps: Updates.
         seed: Draws weights, batches and the policy's noise.
-        progress: Called now and then with updates made and all.
+        progress: Called every `REPORT_EVERY` updates with how many were made, and how many there will be.
 
     Returns:
         The fitted Q.
@@ -98,8 +98,8 @@ def fit_q(
             loss = fqe.impl.update(batches.gather(torch.from_numpy(index)), step)["loss"]
             if not np.isfinite(loss):
                 raise TrainingError(f"fitted Q evaluation: diverged after step {step}; estimate by other methods")
-            if progress is not None and step % REPORT_EVERY == 0:
-                progress(step, steps)
+            if progress is not None and (step + 1) % REPORT_EVERY == 0:
+                progress(step + 1, steps)
     critics = fqe.impl.modules.q_funcs
 
     def q(observations: Floats, actions: Floats) -> Floats:

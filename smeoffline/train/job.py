@@ -23,7 +23,7 @@ class TrainedRun:
         run: Its folder.
         policy: Its policy's file; None where your own algorithm returned a plain callable.
         steps: How many it trained, in all.
-        seconds: Training time, all sittings together.
+        seconds: Training time in seconds, all sittings together.
         act: The policy itself.
         notes: What a reader of its results should know.
     """
@@ -57,7 +57,7 @@ class Job:
         previous: The record of the run that is resumed; None for a new one.
         checkpoint_every: Steps between checkpoints.
         progress: Called with step, steps and losses.
-        probe: Called with the step and the policy at every checkpoint.
+        probe: Called with the step and the policy every `checkpoint_every` steps and at the end.
     """
 
     run: Path

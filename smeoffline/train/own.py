@@ -55,8 +55,8 @@ def find_train(name: str) -> Train:
     module = _import(name, module_name)
     found: Any = module
     for part in attribute.split("."):
-        known = [n for n in vars(found) if not n.startswith("_")]
         if not hasattr(found, part):
+            known = [n for n in dir(found) if not n.startswith("_")]
             raise SpecError(f"algorithm {name!r}: {module_name} has no {attribute!r}{nearest(part, known)}")
         found = getattr(found, part)
     check_signature(name, found)
@@ -168,7 +168,7 @@ def save_policy(returned: Any, path: Path, *, sample: Floats, box: ActionBox, me
         Whether it was written.
 
     Raises:
-        PolicyError: It can't be exported, or its file does not act as it does.
+        PolicyError: It can't be exported, its `to_onnx` raised, or its file does not act as it does.
     """
     import torch
 
@@ -179,7 +179,11 @@ def save_policy(returned: Any, path: Path, *, sample: Floats, box: ActionBox, me
         return True
     if not callable(getattr(returned, "to_onnx", None)):
         return False
-    returned.to_onnx(path)
+    # a stranger's exporter may fail in any way
+    try:
+        returned.to_onnx(path)
+    except Exception as error:
+        raise PolicyError(f"policy: its to_onnx raised {type(error).__name__}: {error}") from error
     policy = load_policy(path, observation_dim=sample.shape[1], action_dim=len(box.low))
     check_agreement(policy, sample[:TRIAL_ROWS], np.asarray(returned(sample[:TRIAL_ROWS])))
     return True

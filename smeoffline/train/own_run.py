@@ -41,7 +41,8 @@ def train_own(job: Job, train: own.Train) -> TrainedRun:
             return TrainedRun(run, policy_file, record.steps, previous.seconds, load_policy(policy_file))
     start = time.perf_counter()
     with training_alone(run), Ending(run, record) as ending:
-        policy_file.unlink(missing_ok=True)
+        for stale in (policy_file, run / TRACEBACK):
+            stale.unlink(missing_ok=True)
         act, returned = _call(job, train)
         metadata = {
             "algorithm": record.algorithm,

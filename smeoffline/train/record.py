@@ -39,7 +39,7 @@ class RunRecord:
         step: How many it has, as of the last checkpoint.
         status: `running`, `done`, `failed` or `interrupted`. A process that was killed leaves `running`.
         reason: Why it failed.
-        seconds: Training time, all sittings together.
+        seconds: Training time in seconds, all sittings together.
         reloadable: Whether `policy.onnx` holds the policy; a plain callable of your own algorithm is in none.
         notes: What a reader of its results should know.
         versions: Of what it trained with.
@@ -89,7 +89,7 @@ def read_run(run: Path) -> RunRecord:
     path = run / FILE
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise TrainingError(
             f"run {run}: expected a folder with {FILE}, got none; is it the folder of a run?"
         ) from error

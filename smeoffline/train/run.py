@@ -1,4 +1,4 @@
-"""Train: from a dataset and an algorithm to a run with a policy (design section 4)."""
+"""Train: from a dataset and an algorithm to a run with a policy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from smeoffline.data.action_box import ActionBox
 from smeoffline.errors import SpecError
-from smeoffline.sme.task import whole_number
+from smeoffline.sme.task import SEED_LIMIT, whole_number
 from smeoffline.train import own
 from smeoffline.train.algorithms import Algorithm, find_algorithm
 from smeoffline.train.job import Job, Probe, Progress, TrainedRun
@@ -51,8 +51,9 @@ def train(
         resume: Go on from the last checkpoint, or extend; where there is no run yet, begin one.
         checkpoint_every: Steps between checkpoints; it changes no result.
         progress: Called a few times a second, and at the end, with step, steps and the losses of the step.
-        probe: Called before each checkpoint with the step and the policy as it is, to draw a learning curve;
-            it changes nothing about the training. Your own algorithm, which trains in one go, never calls it.
+        probe: Called every `checkpoint_every` steps and at the end with the step and the policy as it is, to
+            draw a learning curve; it changes nothing about the training. Your own algorithm, which trains in
+            one go, never calls it.
 
     Returns:
         The finished run.
@@ -66,7 +67,7 @@ def train(
         VersionError: Another version wrote the run.
         TrainingInterrupted: Ctrl-C (a KeyboardInterrupt); the last checkpoint is kept.
     """
-    seed = whole_number("train", "seed", seed, 0, 2**32 - 1)
+    seed = whole_number("train", "seed", seed, 0, SEED_LIMIT - 1)
     steps = whole_number("train", "steps", steps, 1, MAX_STEPS)
     checkpoint_every = whole_number("train", "checkpoint_every", checkpoint_every, 1, MAX_STEPS)
     name, algorithm = _find(algo)

@@ -35,6 +35,7 @@ def existing_run(run: Path, resume: bool) -> RunRecord | None:
 
     Raises:
         TrainingError: There is a run, and `resume` is false; or something that is no run.
+        VersionError: Another version wrote it.
     """
     if not run.exists():
         return None
@@ -81,7 +82,7 @@ def check_same(run: Path, record: RunRecord, wanted: RunRecord) -> None:
     """Refuse to resume as something else than what was begun.
 
     Raises:
-        TrainingError: Another dataset, algorithm, seed or hyperparameter; the text names it.
+        TrainingError: Another dataset, algorithm, seed or hyperparameter, or fewer steps; the text names it.
     """
     pairs = {
         "dataset": (record.dataset_id, wanted.dataset_id),
@@ -99,10 +100,18 @@ def check_same(run: Path, record: RunRecord, wanted: RunRecord) -> None:
                 f"run {run}: can't resume with other {name}: expected {was}, got {now}; leave it as it was, "
                 "or choose another --out"
             )
-    if wanted.steps < record.step:
+    check_steps(run, record.step, wanted.steps)
+
+
+def check_steps(run: Path, made: int, wanted: int) -> None:
+    """Refuse to end a run before the step it has reached.
+
+    Raises:
+        TrainingError: Fewer steps are wanted than were made.
+    """
+    if wanted < made:
         raise TrainingError(
-            f"run {run}: expected --steps of {record.step} or more, which it has, got {wanted.steps}; "
-            "--steps is the total"
+            f"run {run}: expected --steps of {made} or more, which it has, got {wanted}; --steps is the total"
         )
 
 

@@ -17,7 +17,7 @@ from smeoffline.train.interrupt import StopRequest, TrainingInterrupted
 from smeoffline.train.job import Ending, Job, TrainedRun
 from smeoffline.train.metrics import Metrics
 from smeoffline.train.record import RunRecord, read_run
-from smeoffline.train.run_folder import POLICY, check_same, create_run, training_alone
+from smeoffline.train.run_folder import POLICY, check_same, check_steps, create_run, training_alone
 from smeoffline.train.trainer import Learner, Trainer, setting_defaults
 from smeoffline.train.transitions import Transitions
 
@@ -31,6 +31,10 @@ def prepare(
 
     Returns:
         The trainer at step 0, and the record with the hyperparameters.
+
+    Raises:
+        SpecError: A setting that the algorithm doesn't have, or a value it can't have.
+        TrainingError: No transition that it can use.
     """
     typed = resolve_settings(algorithm, settings, setting_defaults(algorithm))
     learner = Learner(algorithm, record.observation_dim, record.box, typed, record.seed)
@@ -80,12 +84,13 @@ def train_shipped(job: Job, trainer: Trainer) -> TrainedRun:
         create_run(run, record)
     else:
         check_same(run, previous, record)
-        record = record.changed(step=previous.step, seconds=previous.seconds)
     policy_file = run / POLICY
     with training_alone(run):
         state = load_checkpoint(run)
         if state is not None:
             _restore(job, trainer, state)
+            # not what the run's record says, which a crash may have left behind its checkpoint
+            record = record.changed(step=trainer.step, seconds=float(state["seconds"]))
         finished = previous is not None and previous.status == "done" and trainer.step == record.steps
         if finished and policy_file.exists():
             return TrainedRun(
@@ -110,11 +115,7 @@ def train_shipped(job: Job, trainer: Trainer) -> TrainedRun:
 def _restore(job: Job, trainer: Trainer, state: Mapping[str, Any]) -> None:
     """Give a trainer the state of a checkpoint."""
     _fit(job.run, lambda: trainer.load_state(state["trainer"]))
-    if trainer.step > job.record.steps:
-        raise TrainingError(
-            f"run {job.run}: expected --steps of {trainer.step} or more, which it has, got "
-            f"{job.record.steps}; --steps is the total"
-        )
+    check_steps(job.run, trainer.step, job.record.steps)
 
 
 def _fit(run: Path, load: Callable[[], None]) -> None:
@@ -150,11 +151,13 @@ def _loop(job: Job, trainer: Trainer, ending: Ending, state: Mapping[str, Any] |
             if trainer.step == until or stopping:
                 save_checkpoint(job.run, {"trainer": trainer.state(), "metrics": metrics.state(), "seconds": seconds})
                 ending.note(step=trainer.step, seconds=seconds)
-            if stopping and trainer.step < steps:
-                raise TrainingInterrupted(
-                    f"training stopped after step {trainer.step} of {steps}, which is kept in {job.run}; run "
-                    "the same command with --resume to go on"
-                )
+            if stopping:
+                break
+        if stop():  # after the last step too: whoever trains several runs is to stop here
+            raise TrainingInterrupted(
+                f"training stopped after step {trainer.step} of {steps}, which is kept in {job.run}; run "
+                "the same command with --resume to go on"
+            )
         metrics.end(seconds)
 
 

@@ -170,7 +170,7 @@ class Learner:
         self.stream.state = state["stream"]
 
     def policy_net(self) -> Bounded:
-        """The greedy policy as a module; it shares the networks, and is theirs to train on."""
+        """The greedy policy as a module that shares the networks: what trains them later changes it."""
         samples = cast(int, self.hyperparameters.get("n_action_samples", 1))
         return policy_net(self.algorithm, self.impl.modules, self.box, samples, self._seed).eval()
 

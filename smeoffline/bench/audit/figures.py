@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from smeoffline.bench.drawing.key import dress
-from smeoffline.bench.drawing.style import BLUE, GRAY, INK, PALE, VERMILION, style, svg
+from smeoffline.bench.drawing.style import BLUE, DASHED, GRAY, INK, PALE, VERMILION, style, svg
 from smeoffline.data.audit.portrait import Field, Histogram, Portrait
 
 WIDE, HIGH = 4.8, 3.2  # inches
@@ -98,7 +98,7 @@ def _marked(ax: Axes, lines: Sequence[tuple[float, str]]) -> None:
     """Vertical lines whose names stand above the panel, one below the other so that none covers another."""
     low, high = ax.get_xlim()
     for i, (value, label) in enumerate(sorted(lines)):
-        dashes = "solid" if label in ("data", "mean") else (0, (3, 1.5))
+        dashes = "solid" if label in ("data", "mean") else DASHED
         ax.axvline(value, color=INK, linewidth=1.3, linestyle=dashes)
         right = value > (low + high) / 2
         top = 1.02 + 0.065 * (len(lines) - 1 - i)
@@ -163,7 +163,7 @@ def _plane(portrait: Portrait, field: Field | None, channel: int) -> Plate:
     if field is not None:
         _shades(figure, ax, field, channel)
     ax.plot(*portrait.dots.T, linestyle="none", marker=".", markersize=2.6, color=INK if field is None else "#000000")
-    for path, (color, marker) in zip(portrait.paths, PATH_LOOKS, strict=True):
+    for path, (color, marker) in zip(portrait.paths, PATH_LOOKS, strict=False):  # a dataset may have one episode
         on_page = BLUE if field is None and color == WHITE else color
         look: Any = {"color": on_page, "marker": marker, "markeredgecolor": "#000000", "markeredgewidth": 0.5}
         ax.plot(*path.T, linewidth=1.3, markersize=4.5, **look)

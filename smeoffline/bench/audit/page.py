@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +13,7 @@ from smeoffline.data.reference import ROWS
 
 LISTED = 200  # findings on the page
 LONGEST = 200  # characters of a text from a dataset
+LARGEST = sys.float_info.max  # whole numbers may be beyond it
 MEASURES = {
     "trajectory_quality": "trajectory quality: 0 is the return of random actions, 1 the optimum's",
     "headroom": "headroom: what the best imitation leaves to learn",
@@ -139,15 +140,8 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
     return {
         key: value
         for key, value in values.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and _finite(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
     }
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond the largest float
-        return False
 
 
 def _number(value: float) -> str:

@@ -18,7 +18,6 @@ LOOKS: Looks = {
     "policy": (GREEN, "o"),
     "ood": (VERMILION, "o"),
 }
-OWN = "own "  # begins the name of points whose truth was measured
 TICKS = 4
 
 
@@ -34,8 +33,8 @@ def critics_svg(critics: Mapping[str, Sequence[Points]]) -> str:
         figure, axes = grid(2 * len(critics), 2, 2.2, left=LEFT, top=key_height(list(LOOKS)), gap=(0.7, 0.9))
         draw_key(figure, LOOKS)
         for i, (name, points) in enumerate(critics.items()):
-            exact = [p for p in points if not p.probes.startswith(OWN)]
-            measured = [p for p in points if p.probes.startswith(OWN)]
+            exact = [p for p in points if p.standard_error is None]
+            measured = [p for p in points if p.standard_error is not None]
             _panel(axes[2 * i], name, exact, "Q*")
             _panel(axes[2 * i + 1], name, measured, "Q of its policy, by rollouts")
         return svg(figure, f"What critics say against what is true: {', '.join(critics)}")
@@ -45,7 +44,7 @@ def _panel(ax: Axes, name: str, points: Sequence[Points], xlabel: str) -> None:
     """Points less their mean error, and the line on which those of a perfect critic lie."""
     bias = float(np.mean(np.concatenate([p.estimate - p.true for p in points]))) if points else 0.0
     for group in points:
-        color, marker = LOOKS[group.probes.removeprefix(OWN)]
+        color, marker = LOOKS[group.probes]
         y = group.estimate - bias
         if group.standard_error is not None:
             errors = group.standard_error

@@ -1,4 +1,4 @@
-"""What the panels of a figure share: the key above them, reference lines, limits, titles and grid lines."""
+"""What the panels of a figure share: the key above them, reference lines, limits, ticks, titles and grid lines."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from smeoffline.bench.drawing.style import GRAY, INK, PALE, WIDTH, at_inches
+from smeoffline.bench.drawing.style import DASHED, GRAY, INK, PALE, WIDTH, at_inches
 
 Looks = Mapping[str, tuple[str, str]]  # algorithm -> color, marker
 
 # Name -> color and dashes of a reference line.
 LINES: Mapping[str, tuple[str, Any]] = {
     "optimal": (INK, "solid"),
-    "imitation": (GRAY, (0, (3, 1.5))),
+    "imitation": (GRAY, DASHED),
     "behavior": (GRAY, (0, (1, 1.5))),
 }
 LEFT = 0.68  # of the first panel and of the key, inches
@@ -91,6 +91,11 @@ def limits(values: Iterable[float], floor: float | None = None) -> tuple[float, 
     low = min(listed) if floor is None else min(high, max(floor, min(listed)))
     room = max(PAD * (high - low), (LEAST_RANGE - (high - low)) / 2)
     return low - room, high + room
+
+
+def tick_text(value: float, _: object) -> str:
+    """`0.5`, `20k`: short enough for four ticks in a small panel; for a `FuncFormatter`."""
+    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 
 
 def dress(ax: Axes, title: str, *, ylabel: str | None) -> None:

@@ -18,6 +18,7 @@ from smeoffline.bench.drawing.key import (
     key_height,
     limits,
     marks,
+    tick_text,
 )
 from smeoffline.bench.drawing.panels import DotPanel, LinePanel
 from smeoffline.bench.drawing.style import GRAY, grid
@@ -121,17 +122,12 @@ def line_figure(
         dress(ax, panel.title, ylabel="score" if first else (None if shared else ""))
         ax.xaxis.set_major_locator(MaxNLocator(4, steps=TICK_STEPS))
         ax.yaxis.set_major_locator(MaxNLocator(4, steps=TICK_STEPS))
-        ax.xaxis.set_major_formatter(FuncFormatter(_number))
+        ax.xaxis.set_major_formatter(FuncFormatter(tick_text))
         if xlim is not None:
             ax.set_xlim(*xlim)
         if i + columns >= len(panels):
             ax.set_xlabel(xlabel)
     return figure
-
-
-def _number(value: float, _: object) -> str:
-    """`0.5`, `20k`: short enough for four ticks in a small panel."""
-    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 
 
 def _line_values(panel: LinePanel) -> list[float]:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 # Okabe & Ito 2008: told apart with the common kinds of color blindness too. Their yellow is too pale.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 INK, GRAY, PALE = "#222222", "#767676", "#DDDDDD"
+DASHED = (0, (3, 1.5))  # a reference line
 # The same color and marker in every figure of every report.
 KNOWN = {
     "bc": (BLUE, "o"),

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from smeoffline.bench.drawing.key import CHARACTER, TICK_STEPS, Looks, limits, marks
 from smeoffline.bench.drawing.panels import HeatPanel, RankingPanel
-from smeoffline.bench.drawing.style import GRAY, INK, PALE, WIDTH, at_inches, grid
+from smeoffline.bench.drawing.style import DASHED, GRAY, INK, PALE, WIDTH, at_inches, grid
 from smeoffline.score.statistics import Estimate
 
 # The same in every report, so that colors can be compared; the printed values go on where the colors end.
@@ -138,7 +138,7 @@ def _digits(width: float) -> int | None:
 
 def _means(ax: Axes, panel: RankingPanel, looks: Looks, names: Sequence[str]) -> None:
     """A dot and an interval for each algorithm, best on top; 0 is imitation."""
-    ax.axvline(0, color=GRAY, linewidth=1.2, linestyle=(0, (3, 1.5)))
+    ax.axvline(0, color=GRAY, linewidth=1.2, linestyle=DASHED)
     ends = [0.0]
     for i, algorithm in enumerate(panel.algorithms):
         color, marker = looks[algorithm]

@@ -6,8 +6,9 @@ it, and its type and shape are compared, before memory for it is taken. No name 
 
 from __future__ import annotations
 
+import ast
 import io
-import tokenize
+import re
 import warnings
 import zipfile
 import zlib
@@ -31,8 +32,11 @@ MAX_FAULTS = 50  # that are told
 SUFFIX = ".npy"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a member's time, which must not depend on the clock
 SHOWN = 60  # characters of a stranger's text in a message
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's; what others raise on damage is not in DAMAGED
+# The names of types that numpy is asked about: others can end the process, such as `m8[D/0]` by a division by zero.
+PLAIN_TYPE = re.compile(r"[<>=|]?[?biufcOSUV][0-9]{0,6}")
 
-# What zipfile and numpy raise on a damaged file; the last five, where a header is read as a Python literal.
+# What zipfile and numpy raise on a damaged file; the last four, where a header is read as a Python literal.
 DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -42,7 +46,6 @@ DAMAGED = (
     RuntimeError,
     OverflowError,
     SyntaxError,
-    tokenize.TokenError,
     TypeError,
     KeyError,
     MemoryError,
@@ -148,8 +151,15 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shape: Shape) -> F
     """One array of a member."""
     if member.file_size > MAX_HEADER + _bytes(shape):
         raise ArrayError(f"expected {shape} float32, got {member.file_size:,} bytes, which is too much")
-    with archive.open(member) as stream:
+    with _opened(archive, member) as stream:
         return read_array(stream, shape)
+
+
+def _opened(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    """A member's data, if it is compressed as numpy does it."""
+    if member.compress_type not in COMPRESSIONS:
+        raise ArrayError("expected it as numpy.savez or savez_compressed writes it, got another compression")
+    return archive.open(member)
 
 
 def read_array(stream: IO[bytes], shape: Shape) -> Floats:
@@ -161,7 +171,7 @@ def read_array(stream: IO[bytes], shape: Shape) -> Floats:
 
     Raises:
         ArrayError: Another type or shape, or bytes are missing or left over.
-        ValueError: Not in numpy's format.
+        Exception: One of `DAMAGED`: not in numpy's format.
     """
     kind, fortran = _header(stream, shape, np.dtype("<f4"))
     data = stream.read(_bytes(shape) + 1)
@@ -177,7 +187,7 @@ def _text(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
     """One text of a member."""
     if member.file_size > MAX_HEADER + 4 * MAX_TEXT:
         raise ArrayError(f"expected a text of at most {MAX_TEXT:,} characters, got {member.file_size:,} bytes")
-    with archive.open(member) as stream:
+    with _opened(archive, member) as stream:
         kind, _ = _header(stream, (), None)
         if kind.kind != "U":
             raise ArrayError(f"expected text, got {kind}")
@@ -192,14 +202,20 @@ def _header(stream: IO[bytes], shape: Shape, kind: np.dtype[Any] | None) -> tupl
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ArrayError(f"expected numpy's format 1.0 or 2.0, got {version[0]}.{version[1]}")
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    with warnings.catch_warnings(action="ignore"):  # about escapes in it, and about Python 2
-        found, fortran, dtype = read_header(stream, max_header_size=MAX_HEADER)
+    length = int.from_bytes(stream.read(2 if version == (1, 0) else 4), "little")
+    if length > MAX_HEADER:
+        raise ArrayError(f"expected a header of at most {MAX_HEADER:,} bytes, got {length:,}")
+    with warnings.catch_warnings(action="ignore"):  # about escapes in it
+        told = ast.literal_eval(stream.read(length).decode("latin1"))
+    found, fortran, name = told["shape"], told["fortran_order"], told["descr"]
     if found != shape:
         raise ArrayError(f"expected shape {shape}, got {str(found)[:SHOWN]}")
+    if not isinstance(name, str) or not PLAIN_TYPE.fullmatch(name):
+        raise ArrayError(f"expected {'text' if kind is None else kind.name}, got {str(name)[:SHOWN]!r}")
+    dtype = np.dtype(name)
     if kind is not None and dtype != kind:
         raise ArrayError(f"expected {kind.name}, got {str(dtype)[:SHOWN]}; convert it by .astype('{kind.name}')")
-    return dtype, fortran
+    return dtype, bool(fortran)
 
 
 def _bytes(shape: Shape) -> int:

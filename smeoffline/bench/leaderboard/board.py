@@ -20,7 +20,6 @@ from smeoffline.sme import probes
 from smeoffline.sme.arrays import Floats
 from smeoffline.sme.task import Task
 
-SUITE = "v1"  # the leaderboard's own
 SCHEMA = 1
 WITHIN = 10_000  # those of `evaluate`, so that an entry's score is that of its policy
 OUTSIDE = 2_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,8 +63,9 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     """Names that fit into a figure, no two the same."""
     found: dict[str, str] = {}
     for number, name in enumerate(names, 1):
-        short = _cut(name, LONGEST)
-        found[name] = short if short not in found.values() else f"{short[: LONGEST - 4]}… {number}"
+        numbered = (f"{name[: LONGEST - 4]}… {n}" for n in itertools.count(number))
+        tries = itertools.chain([_cut(name, LONGEST)], numbered)
+        found[name] = next(short for short in tries if short not in found.values())
     return found
 
 

@@ -140,6 +140,17 @@ def read_entry(path: Path, board: Board) -> Entry:
     return Entry(Submission.from_dict(fields), actions, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
+def check_said(submission: Submission) -> None:
+    """Refuse what an entry says about itself, before any work is done for it.
+
+    Raises:
+        BenchmarkError: The schema has something against a field; the text begins with `entry: ` and its name.
+    """
+    faults = schema_faults(submission.to_dict())
+    if faults:
+        raise BenchmarkError(faults[0].replace(repr(TEXT), TEXT, 1))
+
+
 def parse(text: str) -> tuple[Any, list[str]]:
     """The fields of an entry's JSON, or None; and what is wrong with it."""
     try:
@@ -183,7 +194,9 @@ def schema_faults(fields: Any) -> list[str]:
 
 def _told(error: Any) -> str:
     """A fault of the schema in words; a pattern of it says nothing to a reader."""
-    if error.validator == "not" and "link" not in error.absolute_path:
+    if list(error.absolute_path) == ["link"]:
+        return f"expected an address that begins with https:// or http://, got {error.instance!a}"
+    if error.validator == "not":
         return f"expected one line of text without control characters, got {error.instance!a}"
     return str(error.message)
 

@@ -120,7 +120,7 @@ def add_line(path: Path, line: Line) -> None:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The entries of a results file, the newest line of each, in order of first appearance.
+    """The entries of a results file, the newest line of each, oldest first.
 
     Raises:
         BenchmarkError: No such file, or a line is not one; names it.
@@ -146,6 +146,7 @@ def read_lines(path: Path) -> list[Line]:
                 raise VersionError(f"{where}, line {number}: {fault}") from None
             except BenchmarkError as fault:
                 raise BenchmarkError(f"{where}, line {number}: {fault}; remove that line") from None
+            found.pop(line.key, None)  # its place is that of the newer line: standings go by the newest probes
             found[line.key] = line
     return list(found.values())
 

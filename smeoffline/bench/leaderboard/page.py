@@ -18,7 +18,7 @@ from smeoffline.bench.leaderboard.flags import NO_HEADROOM, NO_INFORMATION
 from smeoffline.bench.leaderboard.lines import FILE, SELF_REPORTED, VERIFIED, read_lines
 from smeoffline.bench.leaderboard.standings import Row, Standing, record, standings
 from smeoffline.bench.report.numbers import Spread, count
-from smeoffline.bench.report.ranking import MIN_HEADROOM
+from smeoffline.bench.report.ranking import RANKED_HEADROOM
 from smeoffline.bench.report.tables import MISSING, escaped, interval, number, spread, table
 from smeoffline.score.statistics import Estimate
 from smeoffline.train.files import write_atomically
@@ -38,7 +38,7 @@ USES = {NO_HEADROOM: "control: nothing left to learn", NO_INFORMATION: "control:
 GLOSSARY = {
     "gap closed": (
         "The score's gain over perfect imitation as a share of the headroom: 0 is imitation, 1 the optimum. Ranked is "
-        f"by its interquartile mean over all runs on datasets with a headroom of {MIN_HEADROOM:g} or more; controls "
+        f"by its interquartile mean over all runs on datasets with a headroom of {RANKED_HEADROOM:g} or more; controls "
         "are left out. Runs are resampled within each dataset for the 95% interval."
     ),
     "score, improvement": (

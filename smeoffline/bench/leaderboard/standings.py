@@ -17,7 +17,7 @@ from smeoffline.bench.leaderboard.flags import INFORMED
 from smeoffline.bench.leaderboard.lines import SELF_REPORTED, VERIFIED, Line
 from smeoffline.bench.leaderboard.place_score import PlaceScore
 from smeoffline.bench.report.numbers import Spread, tidy
-from smeoffline.bench.report.ranking import MIN_HEADROOM, ScoreTable, compare
+from smeoffline.bench.report.ranking import RANKED_HEADROOM, ScoreTable, compare
 from smeoffline.errors import BenchmarkError
 from smeoffline.score.statistics import Estimate
 
@@ -153,8 +153,9 @@ def _eligible(lines: Sequence[Line]) -> tuple[str, ...]:
         dataset
         for dataset, kind in lines[0].kinds.items()
         if kind == INFORMED
-        and all(score.gap_closed is not None for line in lines for score in line.scores.get(dataset, ()))
-        and statistics.fmean(s.headroom for line in lines for s in line.scores[dataset]) >= MIN_HEADROOM
+        and all(dataset in line.scores for line in lines)
+        and all(score.gap_closed is not None for line in lines for score in line.scores[dataset])
+        and statistics.fmean(s.headroom for line in lines for s in line.scores[dataset]) >= RANKED_HEADROOM
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from smeoffline.bench.leaderboard.board import Board, Place
-from smeoffline.bench.leaderboard.entry import Submission, write_entry
+from smeoffline.bench.leaderboard.entry import Submission, check_said, write_entry
 from smeoffline.errors import BenchmarkError
 from smeoffline.score.runs import check_fits
 from smeoffline.sme.arrays import Floats
@@ -49,11 +50,25 @@ def submit(
         What the entry says about itself.
 
     Raises:
-        BenchmarkError: No run, one of another suite, two of one place, or runs that are not of one algorithm
-            with one set of hyperparameters; or the entry would have a fault.
+        BenchmarkError: A name or link that no entry may have; no run, one of another suite, two of one place, or
+            runs that are not of one algorithm with one set of hyperparameters; or the entry would have a fault.
         TrainingError: A run is not finished, or its record is damaged.
         PolicyError: A policy's file is damaged, or does not fit.
     """
+    said = Submission(
+        suite=board.suite.name,
+        name=name,
+        algorithm="unknown",
+        hyperparameters={},
+        steps=0,
+        seeds=(0,),
+        code_version="unknown",
+        probes_sha256=board.probes_sha256,
+        authors=tuple(authors),
+        link=link,
+        partial=partial,
+    )
+    check_said(said)
     runs = [run for folder in folders for run in runs_in(Path(folder))]
     places = {place.recipe.dataset_id: place for place in board.places}
     actions: dict[str, Floats] = {}
@@ -74,18 +89,13 @@ def submit(
     if first is None:
         raise BenchmarkError(f"leaderboard: expected folders with runs, got none in {', '.join(map(str, folders))}")
     told = first[1]
-    submission = Submission(
-        suite=board.suite.name,
-        name=name,
+    submission = dataclasses.replace(
+        said,
         algorithm=told.algorithm,
         hyperparameters=told.hyperparameters,
         steps=told.steps,
         seeds=tuple(sorted({place.seed for place in places.values() if place.key in actions})),
-        code_version=", ".join(versions) if versions else "unknown",
-        probes_sha256=board.probes_sha256,
-        authors=tuple(authors),
-        link=link,
-        partial=partial,
+        code_version=", ".join(versions) if versions else said.code_version,
     )
     write_entry(Path(out), submission, actions, board)
     return submission

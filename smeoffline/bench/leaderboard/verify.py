@@ -10,14 +10,14 @@ import numpy as np
 
 from smeoffline import __version__
 from smeoffline.bench.leaderboard.board import Board
-from smeoffline.bench.leaderboard.entry import Submission
+from smeoffline.bench.leaderboard.entry import Submission, check_said
 from smeoffline.bench.leaderboard.flags import INFORMED, flags, kind, lead_flags
 from smeoffline.bench.leaderboard.held_out import Salt, held_out, transitions
 from smeoffline.bench.leaderboard.lines import VERIFIED, HeldOut, Line
 from smeoffline.bench.leaderboard.place_score import PlaceScore, Scores
 from smeoffline.bench.leaderboard.sandbox import Entrant, Sandbox
 from smeoffline.bench.leaderboard.scoring import score_place
-from smeoffline.bench.report.ranking import MIN_HEADROOM, mean_of_means, stratified
+from smeoffline.bench.report.ranking import RANKED_HEADROOM, mean_of_means, stratified
 from smeoffline.data.rollout import Rollout
 from smeoffline.data.storage.folders import datasets_root
 from smeoffline.score.statistics import Estimate
@@ -49,8 +49,11 @@ def verify(
         progress: Called with trainings done and in all.
 
     Raises:
-        BenchmarkError: No sandbox here, a bad salt, or the entrant fails.
+        BenchmarkError: A name or number of steps that no entry may have, no sandbox here, a bad salt, or the
+            entrant fails.
     """
+    submission = _submission(entrant, board, name, steps, partial=partial)
+    check_said(submission)  # a line that nobody could read would spoil the results, after hours
     salt = Salt.read(salt_file)
     sandbox = Sandbox(entrant, timeout)
     sandbox.check([Path(salt_file), datasets_root(), Path.home()])
@@ -72,7 +75,7 @@ def verify(
     public_scores, scores = found
     lead = public_lead(public_scores, scores, board)
     return Line(
-        submission=_submission(entrant, board, name, steps, partial=partial),
+        submission=submission,
         tier=VERIFIED,
         scores=scores,
         kinds={dataset: kind(recipe) for dataset, recipe in board.datasets.items()},
@@ -95,7 +98,7 @@ def public_lead(public: Scores, scores: Scores, board: Board) -> Estimate | None
         differences = [a - b for a, b in pairs if a is not None and b is not None]
         if kind(recipe) == INFORMED and len(differences) == len(pairs):
             headrooms = [score.headroom for score in (*public[dataset], *scores[dataset])]
-            if np.mean(headrooms) >= MIN_HEADROOM:
+            if np.mean(headrooms) >= RANKED_HEADROOM:
                 strata.append(np.array(differences))
     return stratified(strata, mean_of_means) if strata else None
 

@@ -60,8 +60,8 @@ def behaviors_picture(task: Task, *, nu: float = 0.3, sigma: float = 0.3, policy
 
     Args:
         task: Where they act.
-        nu: Of the bases that have one.
-        sigma: Of every exploration.
+        nu: Of the bases that have one, in [0, 1000].
+        sigma: Of every exploration, in [0, 1]: of `uniform` it is a probability.
         policy: An ONNX file: a row for base `policy` too.
 
     Raises:

@@ -14,15 +14,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as MplPath
 
-from smeoffline.bench.drawing.style import GRAY, INK, PALE, at_inches, style, svg
+from smeoffline.bench.drawing.style import DASHED, GRAY, INK, at_inches, style, svg
 from smeoffline.errors import SpecError
 from smeoffline.sme.arrays import Floats
+from smeoffline.sme.model import Sme
 from smeoffline.train.files import write_atomically
 
 ENDINGS = (".svg", ".png")
 DOTS_AN_INCH = 200  # of a PNG
 # From blue to yellow, rising in lightness: the same to readers with and without color blindness.
 ACTIONS = "cividis"
+PIXELS = 160  # of a side of the unit square
 GAP = 0.14  # inches between the entries of a key
 DASH = 0.002  # of the axis: so short that it looks like a point, too long to be dropped by a renderer
 SAMPLE = 0.25  # inches of the mark in front of a name in a key
@@ -50,6 +52,9 @@ class Picture:
 
         Returns:
             The file.
+
+        Raises:
+            SpecError: See `check_target`.
         """
         path = target if target is not None else Path(f"{self.name}.svg")
         check_target(path)
@@ -129,16 +134,14 @@ def draw_scale(figure: Figure, text: str, *, left: float, top: float) -> None:
     figure.text(*at_inches(figure, left + width + 0.15, top + height / 2), text, fontsize=8, va="center")
 
 
-def frame(ax: Axes) -> None:
-    """A pale frame on all four sides."""
-    for spine in ax.spines.values():
-        spine.set_visible(True)
-        spine.set_color(PALE)
-
-
 def action_map(ax: Axes, actions: Floats) -> None:
     """Actions (n, n) over the unit square, the second axis being the first state channel."""
     ax.imshow(actions, origin="lower", extent=(0, 1, 0, 1), cmap=ACTIONS, vmin=0, vmax=1, aspect="auto")
+
+
+def optimal_square(sme: Sme) -> Floats:
+    """The first channel of the optimal action over the unit square, (PIXELS, PIXELS), of a task with N_s = 2."""
+    return sme.optimal_action(square_states(PIXELS))[:, 0].reshape(PIXELS, PIXELS)
 
 
 def square_states(n: int) -> Floats:
@@ -164,7 +167,7 @@ def dot(color: str) -> Line2D:
 
 def rule(color: str = INK, *, dashed: bool = False, width: float = 1.2) -> Line2D:
     """How a reference line is drawn."""
-    return Line2D([], [], color=color, linewidth=width, linestyle=(0, (3, 1.5)) if dashed else "solid")
+    return Line2D([], [], color=color, linewidth=width, linestyle=DASHED if dashed else "solid")
 
 
 def caption(figure: Figure, text: str, *, left: float) -> None:
@@ -174,6 +177,6 @@ def caption(figure: Figure, text: str, *, left: float) -> None:
 
 
 def corner(ax: Axes, text: str) -> None:
-    """A number in a panel's upper left corner, on white so that it can be read over points."""
+    """A few words in a panel's upper left corner, on white so that it can be read over points."""
     box = {"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     ax.text(0.03, 0.97, text, transform=ax.transAxes, fontsize=7.5, va="top", color=GRAY, bbox=box)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from smeoffline.bench.drawing.key import TICK_STEPS
-from smeoffline.bench.drawing.style import BLUE, GRAY, INK, PALE, VERMILION, WIDTH, at_inches, style
+from smeoffline.bench.drawing.style import BLUE, DASHED, GRAY, INK, PALE, VERMILION, WIDTH, at_inches, style
 from smeoffline.bench.pictures.behaviors import CHANNELS
 from smeoffline.bench.pictures.canvas import (
     ACTIONS,
@@ -26,10 +26,10 @@ from smeoffline.bench.pictures.canvas import (
     dot,
     draw_entries,
     draw_scale,
+    optimal_square,
     panel,
     rule,
     square,
-    square_states,
 )
 from smeoffline.data.recipe import Recipe
 from smeoffline.data.reference import references
@@ -43,7 +43,7 @@ from smeoffline.sme.model import Sme, score
 SAMPLE = 20_000  # steps that are looked at, evenly over the dataset
 SHOWN = 600  # of them that are drawn as points
 PATH = 8  # steps of the first episode that are drawn as arrows
-PIXELS, CELLS = 160, 20  # of a side of the square
+CELLS = 20  # of a histogram of states
 BINS = 40
 WIDEST, LONGEST = 100, 200  # characters of the id that fit above the panels, and into a file's name
 LEFT, TOP, SIDE, GAP, BOTTOM = 0.6, 0.85, 2.15, 0.6, 0.62  # inches
@@ -146,8 +146,7 @@ def _draw(name: str, steps: Steps, sme: Sme, rows: Mapping[str, float]) -> Pictu
 
 def _folded(ax: Axes, steps: Steps, sme: Sme) -> None:
     """The optimum's first channel over the square; on it states in the color of the action that was taken."""
-    best = sme.optimal_action(square_states(PIXELS))[:, 0].reshape(PIXELS, PIXELS)
-    action_map(ax, best)
+    action_map(ax, optimal_square(sme))
     few = _few(len(steps.states))
     x, y = steps.states[few].T
     look: dict[str, Any] = {"cmap": ACTIONS, "vmin": 0, "vmax": 1, "s": 13, "edgecolors": "white", "linewidths": 0.5}
@@ -162,7 +161,7 @@ def _visited(ax: Axes, steps: Steps, sme: Sme) -> None:
     if sme.task.state_dim == 1:
         counts, edges = np.histogram(steps.states[:, 0], bins=CELLS, range=(0, 1), density=True)
         ax.stairs(counts, edges, fill=True, color=PALE, edgecolor=GRAY)
-        ax.axhline(1, color=INK, linewidth=1.2, linestyle=(0, (3, 1.5)))
+        ax.axhline(1, color=INK, linewidth=1.2, linestyle=DASHED)
         square(ax, "state", "")
         ax.set_ylim(0, 1.15 * max(1.0, float(counts.max())))
         ax.set_yticks([0, 1], ["0", "1"])
@@ -189,7 +188,7 @@ def _agreement(ax: Axes, steps: Steps) -> None:
     few = _few(len(steps.actions))
     for i, color in enumerate(CHANNELS[: steps.actions.shape[1]]):
         cloud(ax, steps.optimal[few, i], steps.actions[few, i], color)
-    ax.plot([0, 1], [0, 1], color=INK, linewidth=1.2, linestyle=(0, (3, 1.5)))
+    ax.plot([0, 1], [0, 1], color=INK, linewidth=1.2, linestyle=DASHED)
     square(ax, "optimal action", "action taken")
     corner(ax, "dashed: optimal")
     more = steps.actions.shape[1] > len(CHANNELS)

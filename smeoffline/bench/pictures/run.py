@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from smeoffline.bench.drawing.key import LINES, TICK_STEPS, dress, limits, marks
+from smeoffline.bench.drawing.key import LINES, TICK_STEPS, dress, limits, marks, tick_text
 from smeoffline.bench.drawing.style import BLUE, GRAY, INK, PALE, WIDTH, at_inches, style
 from smeoffline.bench.pictures.canvas import Picture, panel
 from smeoffline.errors import TrainingError
@@ -119,8 +119,8 @@ def _evaluation(folder: Path) -> tuple[dict[str, float], list[tuple[float, float
 
 
 def _number(value: object) -> bool:
-    """Whether it is a finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a finite number, and one that fits into a float."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _draw(file: str, name: str, told: Told) -> Picture:
@@ -154,7 +154,7 @@ def _curve(ax: Axes, steps: list[float], values: list[float]) -> None:
         ax.set_ylim(0, 1.08 * max(values) if max(values) > 0 else 1)
     ax.xaxis.set_major_locator(MaxNLocator(4, steps=TICK_STEPS))
     ax.yaxis.set_major_locator(MaxNLocator(4, steps=TICK_STEPS))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
+    ax.xaxis.set_major_formatter(FuncFormatter(tick_text))
     ax.set_xlabel("training steps")
 
 

@@ -9,17 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from smeoffline.bench.drawing.style import GRAY, INK, PALE, WIDTH, at_inches, style
+from smeoffline.bench.drawing.style import DASHED, GRAY, INK, PALE, WIDTH, at_inches, style
 from smeoffline.bench.pictures.canvas import (
     Picture,
     action_map,
     corner,
     draw_entries,
     draw_scale,
+    optimal_square,
     panel,
     rule,
     square,
-    square_states,
 )
 from smeoffline.errors import SpecError
 from smeoffline.sme import probes
@@ -29,7 +29,6 @@ from smeoffline.sme.task import Task
 COMPLEXITIES = (1, 2, 5, 10, 50)
 STATE_DIMS = (2, 8, 32)
 MOST = 6  # columns and rows that can still be read
-PIXELS = 160  # of a side of the square
 BINS = 25
 HIGHEST = 4.0  # density that is drawn; what is higher is cut off
 # Inches: margins, the widest square, the height of a distribution, the room between panels.
@@ -72,7 +71,7 @@ def task_picture(
         complexities: A column for each.
         state_dims: N_s, a row of distributions for each.
         action_dim: N_a of all these tasks.
-        seed: Of all these tasks.
+        seed: Of all these tasks, in [0, 2^32).
 
     Raises:
         SpecError: A value that no task has, or more of them than a page holds.
@@ -86,15 +85,10 @@ def task_picture(
         for n in dict.fromkeys((2, *rows))
         for c in columns
     }
-    maps = [_folded(tasks[2, c]) for c in columns]
+    maps = [optimal_square(tasks[2, c].build()) for c in columns]
     spreads = {(n, c): spread(tasks[n, c].build().optimal_action(probes.within(n))) for n in rows for c in columns}
     with style():
         return _draw(columns, rows, maps, spreads, f"N_a = {action_dim}, task seed {seed}")
-
-
-def _folded(task: Task) -> Floats:
-    """The first channel of the optimal action over the square, (PIXELS, PIXELS)."""
-    return task.build().optimal_action(square_states(PIXELS))[:, 0].reshape(PIXELS, PIXELS)
 
 
 def _draw(
@@ -134,7 +128,7 @@ def _draw(
 def _distribution(ax: Axes, found: Spread, top: float, xlabel: str | None, ylabel: str | None) -> None:
     """Densities as steps: a thin line for each channel, a thick one for all."""
     edges = np.linspace(0, 1, BINS + 1)
-    ax.axhline(1, color=GRAY, linewidth=1.2, linestyle=(0, (3, 1.5)))
+    ax.axhline(1, color=GRAY, linewidth=1.2, linestyle=DASHED)
     for density in found.densities:
         ax.stairs(density, edges, color=GRAY, linewidth=0.6, baseline=None)
     ax.stairs(found.densities.mean(axis=0), edges, color=INK, linewidth=1.6, baseline=None)

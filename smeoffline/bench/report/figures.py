@@ -14,6 +14,7 @@ from smeoffline.bench.drawing.style import WIDTH, looks, style, svg
 from smeoffline.bench.drawing.tables import heat_figure, ranking_figure
 from smeoffline.bench.report.findings import Findings
 from smeoffline.bench.report.labels import spell
+from smeoffline.bench.report.tables import number
 from smeoffline.bench.report.views import exploration
 
 ACROSS = 3  # panels side by side, at most, of points and lines
@@ -157,5 +158,4 @@ def _titles(panels: Sequence[DotPanel] | Sequence[LinePanel]) -> str:
 
 def _signed(value: float) -> str:
     """`+0.05`, `−0.12`, `0.00`."""
-    text = f"{value:+.2f}".replace("-", "−")
-    return text if text[1:] != "0.00" else "0.00"
+    return number(value, 2, sign=True)

@@ -7,6 +7,8 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from smeoffline.data.exploration import EXPLORATIONS
+
 # As the papers write them; another algorithm is called by its name on the command line.
 NAMES = {
     "bc": "BC",
@@ -38,8 +40,8 @@ SYMBOLS = {
     "seed": "task seed",
 }
 SIZES = ("state_dim", "action_dim")
-BASES = ("optimal", "bias", "weights", "random", "policy")
-NOISES = ("none", "probit", "gaussian", "uniform", "ou")
+BASES = ("optimal", "bias", "weights", "random", "policy")  # in a report's order: without error first
+NOISES = tuple(EXPLORATIONS)
 NOISE_NAMES = {"ou": "OU"}
 Spec = Mapping[str, Any]
 
@@ -88,7 +90,7 @@ class DatasetLabels:
         parts = [[_base(b), *([] if b["sigma"] == 0 else [" ".join(_noise(b))])] for b in spec["behavior"]]
         if len(parts) == 1:
             return ", ".join([task, *parts[0]])
-        shares = [f"{behavior.get('share', 0):.0%}" for behavior in spec["behavior"]]
+        shares = [f"{100 * behavior.get('share', 0):.6g}%" for behavior in spec["behavior"]]
         mixed = [" ".join([share, *part]) for share, part in zip(shares, parts, strict=True)]
         return f"{task}, mixture ({'; '.join(mixed)})"
 
@@ -116,6 +118,8 @@ def _base(behavior: Mapping[str, Any]) -> str:
     base, nu = behavior["base"], float(behavior["nu"])
     if base == "bias":
         return f"ν = {plain(nu)}"
+    if base == "policy":  # with the beginning of its file's hash, as in a dataset's id
+        return f"policy {str(behavior.get('policy_sha256', ''))[:6]}".rstrip()
     return f"{base} ν = {plain(nu)}" if base == "weights" else str(base)
 
 
@@ -127,7 +131,7 @@ def _noise(behavior: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def base_order(base: str, nu: float) -> tuple[int, float]:
-    """Sorts bases: those of the table of behaviors in its order, then by nu."""
+    """Sorts bases: as `BASES` lists them, then by nu."""
     return (BASES.index(base) if base in BASES else len(BASES), nu)
 
 

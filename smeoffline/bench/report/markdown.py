@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from smeoffline.bench.report.figures import Drawing
 from smeoffline.bench.report.findings import Findings
 from smeoffline.bench.report.labels import spell
-from smeoffline.bench.report.numbers import count
+from smeoffline.bench.report.numbers import count, count_range
 from smeoffline.bench.report.origin import failures, origin
-from smeoffline.bench.report.ranking import MIN_HEADROOM, summary
+from smeoffline.bench.report.ranking import RANKED_HEADROOM, summary
 from smeoffline.bench.report.table1 import Cell, Table1
 from smeoffline.bench.report.tables import (
     cells_table,
@@ -18,6 +18,7 @@ from smeoffline.bench.report.tables import (
     escaped,
     folded,
     gains_table,
+    number,
     pairs_table,
     ranking_table,
     sizes_table,
@@ -57,8 +58,9 @@ def page(found: Findings, figures: Mapping[str, Sequence[Drawing]], folder: str)
 def _over(found: Findings) -> str:
     """What is averaged: `Means over 9 to 10 seeds, with their intervals`."""
     low, high = (end(row.score.n for row in found.results) for end in (min, max))
-    seeds = count(high, "seed") if low == high else f"{low} to {high} seeds"
-    return "Single runs of one seed" if high == 1 else f"Means over {seeds}, with their intervals"
+    return (
+        "Single runs of one seed" if high == 1 else f"Means over {count_range(low, high, 'seed')}, with their intervals"
+    )
 
 
 def _image(drawing: Drawing, folder: str) -> str:
@@ -110,14 +112,14 @@ def _verdict(cells: Sequence[Cell]) -> str:
     """How many cells agree, and which do not."""
     agree = sum(cell.within is True for cell in cells)
     apart = [
-        f"{cell.row.upper()} at ν = {cell.nu:g}, C = {cell.complexity} ({cell.difference:+.3f})"
+        f"{cell.row.upper()} at ν = {cell.nu:g}, C = {cell.complexity} ({number(cell.difference, 3, sign=True)})"
         for cell in cells
         if cell.within is False
     ]
     missing = sum(cell.within is None for cell in cells)
     text = f"**{agree} of {len(cells)} cells agree with the paper.**"
     if apart:
-        text += f" Not within the tolerance: {spell(apart).replace('(-', '(−')}."
+        text += f" Not within the tolerance: {spell(apart)}."
     if missing:
         text += f" {count(missing, 'cell')} without a finished run."
     return text
@@ -167,7 +169,7 @@ def _ranking(found: Findings, images: Sequence[str]) -> Iterator[str]:
     yield "## Ranking"
     yield (
         "Share of the gap between imitation (0) and optimum (1) that an algorithm closes, on "
-        f"{summary(ranking)}, where the gap is at least {MIN_HEADROOM:g} on average: interquartile mean, "
+        f"{summary(ranking)}, where the gap is at least {RANKED_HEADROOM:g} on average: interquartile mean, "
         "and how often one algorithm beats another on the same data (ties count one half; bold: the "
         "interval excludes 0.5). Seeds are resampled within each dataset."
     )

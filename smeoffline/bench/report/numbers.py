@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy import stats
 
 from smeoffline.bench.report.study import Dataset, Study
-from smeoffline.score.statistics import CONFIDENCE, DEFAULT_SEED, RESAMPLES, Estimate
+from smeoffline.score.statistics import Estimate, bootstrap_interval
 
 T = TypeVar("T")
 DIGITS = 6
@@ -89,20 +88,10 @@ def means_of(rows: Sequence[Mapping[int, float]]) -> list[Estimate]:
     means = [tidy(float(value)) for value in table.mean(axis=-1)]
     if len(seeds) == 1:
         return [Estimate(value, None, None, 1) for value in means]
-    interval = stats.bootstrap(
-        (table,),
-        np.mean,
-        axis=-1,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        vectorized=True,
-        rng=np.random.default_rng(DEFAULT_SEED),
-    ).confidence_interval
-    ends = zip(interval.low, interval.high, strict=True)
+    lows, highs = bootstrap_interval([table], np.mean)
     return [
         Estimate(value, tidy(float(low)), tidy(float(high)), len(seeds))
-        for value, (low, high) in zip(means, ends, strict=True)
+        for value, low, high in zip(means, lows, highs, strict=True)
     ]
 
 
@@ -144,6 +133,11 @@ def dataset_rows(study: Study) -> tuple[DatasetRow, ...]:
 def count(number: int, noun: str) -> str:
     """`1 seed`, `3 seeds`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def count_range(low: int, high: int, noun: str) -> str:
+    """`3 seeds`, `9 to 10 seeds`."""
+    return count(high, noun) if low == high else f"{low} to {high} {noun}s"
 
 
 def distinct(labels: Iterable[T]) -> tuple[T, ...]:

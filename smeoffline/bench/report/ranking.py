@@ -7,21 +7,20 @@ resampled within each dataset, never datasets, and one run a dataset gives no in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from smeoffline.bench.drawing.panels import RankingPanel
-from smeoffline.bench.report.numbers import Spread, count, tidy
+from smeoffline.bench.report.numbers import Spread, count, count_range, tidy
 from smeoffline.bench.report.study import Dataset, Study
 from smeoffline.errors import SpecError
-from smeoffline.score.statistics import CONFIDENCE, DEFAULT_SEED, RESAMPLES, Estimate, interquartile_mean
+from smeoffline.score.statistics import DEFAULT_SEED, Estimate, Statistic, bootstrap_interval, interquartile_mean
 from smeoffline.sme.arrays import Doubles
 
-MIN_HEADROOM = 0.05  # a gap smaller than this, as a divisor, would let noise decide the ranking
+RANKED_HEADROOM = 0.05  # a gap smaller than this, as a divisor, would let noise decide the ranking
 
 Cells = Mapping[str, Mapping[int, float]]
 Place = tuple[Dataset, int]
@@ -123,7 +122,7 @@ def ranking(study: Study) -> Ranking | None:
 def _eligible(study: Study) -> tuple[Dataset, ...]:
     """Datasets that leave the reward enough to teach, on average over their seeds."""
     known = {dataset: study.references(dataset, "headroom") for dataset in study.datasets}
-    return tuple(d for d, seeds in known.items() if seeds and Spread.of(seeds).mean >= MIN_HEADROOM)
+    return tuple(d for d, seeds in known.items() if seeds and Spread.of(seeds).mean >= RANKED_HEADROOM)
 
 
 def _closed(study: Study, algorithm: str, datasets: Sequence[Dataset]) -> dict[Place, float]:
@@ -144,7 +143,11 @@ def _nested(values: Mapping[Place, float], places: set[Place]) -> dict[str, dict
 
 
 def compare(table: ScoreTable) -> RankingPanel:
-    """Interquartile means, best first, and the probability that one algorithm beats another."""
+    """Interquartile means, best first, and the probability that one algorithm beats another.
+
+    Agarwal et al. compare every run of one with every run of the other; here seed i of both has learnt from the same
+    dataset, so runs are compared seed by seed, and a pair is what is resampled.
+    """
     iqm = {a: stratified(table.strata(a), _pooled_iqm) for a in table.values}
     order = tuple(sorted(table.values, key=lambda a: (-iqm[a].value, a)))
     wins = {
@@ -172,7 +175,7 @@ def mean_of_means(*strata: Doubles, axis: int = -1) -> Any:
     return np.mean([stratum.mean(axis=axis) for stratum in strata], axis=0)
 
 
-def stratified(strata: Sequence[Doubles], statistic: Callable[..., Any], *, seed: int = DEFAULT_SEED) -> Estimate:
+def stratified(strata: Sequence[Doubles], statistic: Statistic, *, seed: int = DEFAULT_SEED) -> Estimate:
     """A statistic with its 95% percentile bootstrap interval; runs are resampled within each stratum.
 
     Args:
@@ -186,21 +189,10 @@ def stratified(strata: Sequence[Doubles], statistic: Callable[..., Any], *, seed
     value, n = tidy(float(statistic(*strata))), sum(map(len, strata))
     if min(map(len, strata)) < 2:
         return Estimate(value, None, None, n)
-    interval = stats.bootstrap(
-        tuple(strata),
-        statistic,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        vectorized=True,
-        paired=False,
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Estimate(value, tidy(float(interval.low)), tidy(float(interval.high)), n)
+    low, high = bootstrap_interval(strata, statistic, seed=seed)
+    return Estimate(value, tidy(float(low)), tidy(float(high)), n)
 
 
 def summary(found: Ranking) -> str:
     """How much was compared: `3 datasets, 5 to 10 seeds`."""
-    low, high = found.seeds
-    seeds = count(low, "seed") if low == high else f"{low} to {high} seeds"
-    return f"{count(len(found.datasets), 'dataset')}, {seeds} each"
+    return f"{count(len(found.datasets), 'dataset')}, {count_range(*found.seeds, 'seed')} each"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -134,7 +134,8 @@ def _distances(cell: CellResult, points: Any) -> tuple[tuple[float, float], ...]
 
 def _finite(cell: CellResult, name: str, value: Any) -> float:
     """A number that is one."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    # Compared, not converted: a whole number may be beyond the largest float.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         raise BenchmarkError(
             f"results: cell {cell.cell!r}: expected a finite number for {name}, got {value!r}; "
             "remove that line and run benchmark again"

@@ -192,5 +192,6 @@ def _range(values: Floats) -> Doubles:
     low = np.min(values, axis=0, where=finite, initial=np.inf).astype(np.float64)
     high = np.max(values, axis=0, where=finite, initial=-np.inf).astype(np.float64)
     low[~np.isfinite(low)], high[~np.isfinite(high)] = 0, 0
-    high[high == low] += 1
+    same = high == low
+    high[same] += np.maximum(1, 1e-6 * np.abs(low[same]))  # 1 is lost in a large number
     return np.stack([low, high])

@@ -13,7 +13,7 @@ from smeoffline.data.recipe import Recipe
 from smeoffline.data.reference import reference_returns, references
 from smeoffline.data.rollout import Rollout
 from smeoffline.data.storage.findings import Finding
-from smeoffline.errors import SpecError
+from smeoffline.errors import PolicyError, SpecError
 
 SCORE_TOLERANCE = 1e-4
 # Returns of killed or shaped episodes come from trajectories, which part between processors; their means hardly do.
@@ -41,7 +41,7 @@ def stated_recipe(provenance: Mapping[str, Any]) -> tuple[Recipe | None, list[Fi
     tables = {key: provenance.get(key) for key in ("task", "behavior", "dataset")}
     try:
         recipe = Recipe.from_dict(tables)
-    except SpecError as fault:
+    except (SpecError, PolicyError) as fault:  # a policy without its hash, whose file is elsewhere
         return None, [_finding("recipe", "a recipe that can be used", str(fault))]
     for key, value in recipe.to_dict().items():
         if tables[key] != value:

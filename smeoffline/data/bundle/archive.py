@@ -108,7 +108,7 @@ class Archive:
         named = {member.name: member for entry in self.entries for member in entry.files}
         for name in self._infos:
             if name not in named and name != manifest.NAME:
-                raise BundleError(f"{shown(name)}: expected the files that {manifest.NAME} names and no other")
+                raise BundleError(f"{manifest.shown(name)}: expected the files that {manifest.NAME} names and no other")
         for name, member in named.items():
             if name not in self._infos:
                 raise BundleError(f"{name}: expected it in the bundle, as {manifest.NAME} says, got none; {_AGAIN}")
@@ -125,16 +125,11 @@ def total_size(entries: tuple[Entry, ...]) -> int:
     return sum(entry.size for entry in entries)
 
 
-def shown(name: str) -> str:
-    """A stranger's name in a message: short, and without control characters."""
-    return ascii(name) if len(name) <= 100 else f"{name[:100]!a}..."
-
-
 def _by_name(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
     """Members by name; refuses whatever is not a plain, uncompressed file that is there once."""
     found: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
-        name = shown(info.orig_filename)
+        name = manifest.shown(info.orig_filename)
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG) or info.is_dir():
             raise BundleError(f"{name}: expected a plain file, got a link, folder or device")

@@ -61,6 +61,8 @@ def describe(folder: Path, identity: str, called: str) -> Header:
     unknown = sorted(set(header.raw) - _KEYS)
     if unknown:
         raise BundleError(f"{where}: expected the fields of a generated dataset, got also {ascii(unknown[0])[:80]}")
+    if not isinstance(header.raw.get("minari_version"), str):  # Minari's listing of all datasets fails without it
+        raise BundleError(f"{where}: minari_version: expected text, got {ascii(header.raw.get('minari_version'))[:80]}")
     for key, channels in (("observation_space", header.observation_dim), ("action_space", header.action_dim)):
         if json.loads(header.raw[key]) != json.loads(metadata.unit_box(channels)):
             raise BundleError(f"{where}: {key}: expected a Box from 0 to 1 of {channels} float32 channels, got another")

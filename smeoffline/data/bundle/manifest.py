@@ -94,7 +94,7 @@ def parse(text: bytes) -> tuple[Entry, ...]:
         raise BundleError(f"{NAME}: not JSON: {reason[:80]}") from None
     schema = raw.get("schema") if isinstance(raw, dict) else None
     if type(schema) is not int or schema < 1:
-        raise BundleError(f"{NAME}: expected an object with a schema number, got {_shown(schema)}; is it a bundle?")
+        raise BundleError(f"{NAME}: expected an object with a schema number, got {shown(schema)}; is it a bundle?")
     if schema > SCHEMA:
         raise VersionError(
             f"{NAME}: written by a newer smeoffline: expected schema {SCHEMA} or older, got {schema}; "
@@ -102,7 +102,7 @@ def parse(text: bytes) -> tuple[Entry, ...]:
         )
     listed = raw.get("datasets")
     if not isinstance(listed, list) or not listed:
-        raise BundleError(f"{NAME}: expected a list of datasets, got {_shown(listed)}")
+        raise BundleError(f"{NAME}: expected a list of datasets, got {shown(listed)}")
     entries = tuple(_entry(item) for item in listed)
     check_apart([entry.identity for entry in entries])
     return entries
@@ -144,18 +144,18 @@ def _entry(item: Any) -> Entry:
     """One element of `datasets`."""
     name = item.get("id") if isinstance(item, dict) else None
     if not isinstance(name, str):
-        raise BundleError(f"{NAME}: expected each dataset to have an id, got {_shown(item)}")
+        raise BundleError(f"{NAME}: expected each dataset to have an id, got {shown(item)}")
     try:
         identity = DatasetId.parse(name)
     except DatasetError:
-        raise BundleError(f"{NAME}: expected a dataset id such as sme/mine-v0, got {_shown(name)}") from None
+        raise BundleError(f"{NAME}: expected a dataset id such as sme/mine-v0, got {shown(name)}") from None
     where = f"{NAME}: dataset {name[:80]!r}"
     unknown = sorted(set(item) - {"id", "files", *SPEC})
     if unknown:
-        raise BundleError(f"{where}: unknown key {_shown(unknown[0])}")
+        raise BundleError(f"{where}: unknown key {shown(unknown[0])}")
     files, wanted = item.get("files"), member_names(identity)
     if not isinstance(files, list) or [f.get("name") if isinstance(f, dict) else None for f in files] != list(wanted):
-        raise BundleError(f"{where}: expected the files {', '.join(wanted)}, got {_shown(files)}")
+        raise BundleError(f"{where}: expected the files {', '.join(wanted)}, got {shown(files)}")
     return Entry(identity, {key: item.get(key) for key in SPEC}, tuple(_member(file) for file in files))
 
 
@@ -163,13 +163,13 @@ def _member(file: dict[str, Any]) -> Member:
     """One element of `files`, whose name was checked."""
     name, size, digest = (file.get(key) for key in ("name", "size", "sha256"))
     if type(size) is not int or not 0 <= size <= _MAX_SIZE:
-        raise BundleError(f"{NAME}: {name}: expected a size in bytes, got {_shown(size)}")
+        raise BundleError(f"{NAME}: {name}: expected a size in bytes, got {shown(size)}")
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-        raise BundleError(f"{NAME}: {name}: expected a sha256 of 64 hex digits, got {_shown(digest)}")
+        raise BundleError(f"{NAME}: {name}: expected a sha256 of 64 hex digits, got {shown(digest)}")
     return Member(str(name), size, digest)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A stranger's value in a message: short, and without control characters."""
     text = ascii(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -106,10 +106,18 @@ def ensure(recipes: Sequence[Recipe], *, progress: Progress | None = None) -> li
             told = None if progress is None else _noted(progress, name)
             generate_recipe(recipe, progress=told)
             continue
-        wanted = recipe.to_dict()
-        if any(found.get(key) != wanted[key] for key in ("task", "behavior")):
+        if not _tells(found, recipe):
             raise BundleError(f"dataset {name!r} in {datasets_root()} is of another recipe; move it away")
     return [recipe.dataset_id for recipe in recipes]
+
+
+def _tells(provenance: Mapping[str, Any], recipe: Recipe) -> bool:
+    """Whether metadata tell of a recipe; not compared is whether its id was given or built."""
+    wanted, dataset = recipe.to_dict(), provenance.get("dataset")
+    sized = {key: value for key, value in dataset.items() if key != "id"} if isinstance(dataset, dict) else None
+    if sized != {"episodes": recipe.episodes, "seed": recipe.seed}:
+        return False
+    return all(provenance.get(key) == wanted[key] for key in ("task", "behavior"))
 
 
 def _noted(progress: Progress, name: str) -> Callable[[int, int], None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from smeoffline.data.storage import hdf5
-from smeoffline.data.storage.reading import Column, EpisodeReader, Group, Unsound
+from smeoffline.data.storage.columns import Column
+from smeoffline.data.storage.reading import EpisodeReader, Group, Unsound
 
 # All that an episode may hold. Minari reads whatever is among the infos, from wherever it is stored.
 _EPISODE = {b"observations", b"actions", b"rewards", b"terminations", b"truncations", b"infos"}
@@ -13,8 +14,8 @@ _INFOS = {b"optimal_action", b"log_density"}
 class EpisodeScan(EpisodeReader):
     """An `EpisodeReader` that reads no numbers: its result has lengths, seeds and components, and empty arrays.
 
-    Links to elsewhere, data kept outside the file, unknown codings, shapes that don't align and objects that
-    no episode has are findings.
+    Links to elsewhere, data kept outside the file, unknown codings, shapes that don't align, arrays that share
+    bytes and objects that no episode has are findings.
     """
 
     def _group(self, path: bytes, address: int, kind: bytes) -> Group:
@@ -26,6 +27,4 @@ class EpisodeScan(EpisodeReader):
         return group
 
     def _take(self, name: str, target: Column, rows: int, source: int | hdf5.Stored) -> None:
-        size = rows * target.row_bytes
-        if isinstance(source, int) and source + size > self._size:
-            raise Unsound(name, f"{size} bytes at {source}", f"a file of {self._size}")
+        self._claim(name, rows * target.row_bytes, source)

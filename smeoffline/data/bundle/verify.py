@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from smeoffline.data.bundle.archive import Archive
+from smeoffline.data.bundle.archive import Archive, total_size
 from smeoffline.data.bundle.check import check
 from smeoffline.data.bundle.fetch import opened
 from smeoffline.data.bundle.progress import Meter, Progress
@@ -46,7 +46,7 @@ def verify(file: str, *, regenerate: bool = False, progress: Progress | None = N
     """Check everything about a bundle: hashes, sizes, versions, layout, alignment, numbers, a sample of steps.
 
     Args:
-        file: A path. Each dataset in turn is unpacked to a temporary folder.
+        file: A path, a URL or a name of the registry. Each dataset in turn is unpacked to a temporary folder.
         regenerate: Whether to make each dataset again from its recipe and prove it equal: byte for byte where
             the platform is the one that made it; elsewhere initial states and noise, and each step within 1e-4.
         progress: Told of bytes done, in all, and what is going on.
@@ -56,12 +56,12 @@ def verify(file: str, *, regenerate: bool = False, progress: Progress | None = N
         DatasetError: There is no room to unpack.
         VersionError: A newer version of this package wrote the bundle.
     """
-    (source,) = find_sources([file], None)
+    source = find_sources([file], None)[0]  # of a name with mirrors the first
     scratch = Path(tempfile.gettempdir())
     try:
         with opened(source, scratch, progress) as stream:
             archive = Archive(stream)
-            meter = Meter(progress, sum(entry.size for entry in archive.entries), "unpacking")
+            meter = Meter(progress, total_size(archive.entries), "unpacking")
             recomputed = 0
             for entry in archive.entries:
                 _check_room(scratch, entry.size)

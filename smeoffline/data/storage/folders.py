@@ -23,6 +23,8 @@ from smeoffline.errors import DatasetError, DatasetNotFoundError, SmeofflineErro
 # Minari writes a dataset without one and then cannot list it.
 _ID = re.compile(r"(?:(?P<namespace>[-_\w][-_\w/]*[-_\w]+)/)?(?P<name>[-_\w]+?-v\d+)")
 _MAX_NAME_BYTES = 255  # of one file name, on every file system in use
+_MAX_ID = 4096  # characters, more than any path has: of what a stranger tells, no more is matched, in O(n^2)
+_MAX_DEPTH = 16  # a link to a folder above would otherwise be followed forever
 _SHOWN = 200  # characters of what was asked for that a message repeats
 NAMESPACE_FILE = "namespace_metadata.json"
 
@@ -48,10 +50,11 @@ class DatasetId:
         Raises:
             DatasetError: Minari does not take it, or taking it would hide other datasets.
         """
-        match = _ID.fullmatch(text)
+        match = _matched(text)
         if match is None:
+            told = repr(text) if len(text) <= _MAX_ID else f"{text[:40]!r}..."
             raise DatasetError(
-                f"dataset id {text!r}: expected NAMESPACE/NAME-vVERSION of letters, digits, '-' and '_' "
+                f"dataset id {told}: expected NAMESPACE/NAME-vVERSION of letters, digits, '-' and '_' "
                 "(such as sme/mine-v0; the namespace is optional and has two characters or more)"
             )
         namespace = tuple((match["namespace"] or "").split("/")) if match["namespace"] else ()
@@ -110,11 +113,11 @@ def list_datasets(root: Path | None = None) -> list[Listed]:
             DatasetId.parse(name)
             header = metadata.read(folder)
             if header.id != name:
-                raise DatasetError(f"its metadata calls it {header.id!r}; {misplaced(name, header.id, base)}")
-        except SmeofflineError as fault:
+                raise DatasetError(f"its metadata calls it {header.id[:_SHOWN]!r}; {misplaced(name, header.id, base)}")
+            size = sum(p.stat().st_size for p in (folder / "data").iterdir() if p.is_file()) / 1e6
+        except (SmeofflineError, OSError) as fault:  # as another process may replace it meanwhile
             warnings.warn(f"skipping {folder}: {fault}", SmeofflineWarning, stacklevel=2)
             continue
-        size = sum(p.stat().st_size for p in (folder / "data").iterdir() if p.is_file()) / 1e6
         found.append(Listed(name, folder, header.episodes, header.steps, round(size, 1), header.provenance))
     return sorted(found, key=lambda listed: listed.id)
 
@@ -127,8 +130,8 @@ def misplaced(name: str, told: str, root: Path) -> str:
         told: The id in its metadata.
         root: Of all datasets.
     """
-    correct = f"set dataset_id in its {metadata.FILE} to {name!r}" if _ID.fullmatch(name) else "rename its folder"
-    if _ID.fullmatch(told) is None:
+    correct = f"set dataset_id in its {metadata.FILE} to {name!r}" if _matched(name) else "rename its folder"
+    if _matched(told) is None:
         return correct
     if _exists(root / told):
         return f"{told} exists too, so this is a copy: remove it, or {correct}"
@@ -148,8 +151,9 @@ def find(dataset: str | Path, root: Path | None = None) -> Path:
     """
     base, name = datasets_root(root), str(dataset)
     composed = unicodedata.normalize("NFC", name)  # an id looks the same however its accents were typed
-    is_id = isinstance(dataset, str) and _ID.fullmatch(composed) is not None
-    places = [*([base / composed] if is_id else []), Path(name).expanduser()]
+    is_id = isinstance(dataset, str) and _matched(composed) is not None
+    expanded = os.path.expanduser(name)  # noqa: PTH111 -- that of a Path raises where `~name` is no user
+    places = [*([base / composed] if is_id else []), Path(expanded)]
     for place in places:
         if _is_dataset(place):
             return place
@@ -165,6 +169,11 @@ def find(dataset: str | Path, root: Path | None = None) -> Path:
     hint = nearest(name[:_SHOWN], known, how_many=3)
     have = f"; there are {len(known)} datasets, none of a similar name" if known else "; there are no datasets"
     raise DatasetNotFoundError(f"dataset {shown}: not found below {base}{hint if hint else have}")
+
+
+def _matched(text: str) -> re.Match[str] | None:
+    """The parts of a dataset id, or None for what is none."""
+    return _ID.fullmatch(text) if len(text) <= _MAX_ID else None
 
 
 def _is_text(name: str) -> bool:
@@ -204,6 +213,3 @@ def dataset_folders(root: Path) -> Iterator[tuple[str, Path]]:
             yield folder.relative_to(root).as_posix(), folder
         elif depth < _MAX_DEPTH:
             pending += [(p, depth + 1) for p in entries]
-
-
-_MAX_DEPTH = 16  # a link to a folder above would otherwise be followed forever

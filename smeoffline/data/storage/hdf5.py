@@ -13,6 +13,7 @@ No times are stored: the same content gives the same bytes.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,7 +157,7 @@ class EpisodeWriter:
         cache.set_initial_size, cache.initial_size, cache.min_size = True, _CACHE_BYTES, _CACHE_BYTES
         cache.incr_mode = cache.decr_mode = cache.flash_incr_mode = 0
         access.set_mdc_config(cache)
-        self._file = h5f.create(str(path).encode(), h5f.ACC_EXCL, fcpl=_untimed(h5p.FILE_CREATE), fapl=access)
+        self._file = h5f.create(os.fsencode(path), h5f.ACC_EXCL, fcpl=_untimed(h5p.FILE_CREATE), fapl=access)
         self._templates = _Templates(self._attributes)
         self.episodes = 0
 
@@ -210,7 +211,7 @@ def open_file(path: Path) -> Any:
     access = h5p.create(h5p.FILE_ACCESS)
     access.set_fclose_degree(h5f.CLOSE_STRONG)
     try:
-        return h5f.open(str(path).encode(), h5f.ACC_RDONLY, fapl=access)
+        return h5f.open(os.fsencode(path), h5f.ACC_RDONLY, fapl=access)
     except FAILURES as fault:
         raise unreadable(path, fault) from None
 

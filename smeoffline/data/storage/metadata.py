@@ -17,6 +17,7 @@ DATA_FILE = "main_data.hdf5"
 PROVENANCE = "smeoffline"  # the key of our object in Minari's metadata
 SCHEMA = 1  # of that object; rises when a reader of the old one would misread the new one
 _MAX_BYTES = 2**26  # ours is a few kB; beyond this it is no metadata
+_MAX_CHANNELS = 2**31  # more than any file holds a row of, and few enough for numpy to count in bytes
 _FLOATS = ("float16", "float32", "float64")
 _MADE_BY_STORE = ("total_episodes", "total_steps", "data_format", "jpeg_encoding", "observation_space",
                   "action_space", "env_spec", "dataset_id", "minari_version", "dataset_size")  # fmt: skip
@@ -172,7 +173,7 @@ def _channels(path: Path, raw: dict[str, Any], key: str) -> int:
         raise DatasetError(f"{wanted}, got none") from None
     except (TypeError, ValueError, RecursionError, AttributeError):
         raise DatasetError(f"{wanted}, got {str(raw[key])[:60]!r}") from None
-    flat = isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int and shape[0] > 0
+    flat = isinstance(shape, list) and len(shape) == 1 and type(shape[0]) is int and 0 < shape[0] <= _MAX_CHANNELS
     if kind != "Box" or not flat or dtype not in _FLOATS:
         raise DatasetError(f"{wanted}, got {kind} of shape {shape} and dtype {dtype}; other spaces can't be read")
     return int(shape[0])

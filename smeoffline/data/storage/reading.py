@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smeoffline.data.storage import hdf5
+from smeoffline.data.storage.columns import Column
 from smeoffline.data.storage.episodes import Episodes
 from smeoffline.data.storage.findings import Finding
 from smeoffline.data.storage.metadata import Header
@@ -36,29 +37,6 @@ class Group:
 
     links: dict[bytes, int]
     numbers: dict[bytes, int]
-
-
-class Column:
-    """A flat array that grows; memory that was not written to costs nothing."""
-
-    def __init__(self, dtype: type[np.generic], width: tuple[int, ...], rows: int) -> None:
-        self._array: npt.NDArray[Any] = np.empty((rows, *width), dtype)
-        self.width = width
-        self.row_bytes = self._array.itemsize * int(np.prod(width))
-        self.used = 0
-
-    def extend(self, rows: int) -> npt.NDArray[Any]:
-        """The next rows, to be filled."""
-        if self.used + rows > len(self._array):
-            self._array.resize((max(2 * len(self._array), self.used + rows), *self.width), refcheck=False)
-        self.used += rows
-        return self._array[self.used - rows : self.used]
-
-    def finish(self) -> npt.NDArray[Any]:
-        """The filled rows, and no memory beyond them."""
-        if self.used < len(self._array):
-            self._array.resize((self.used, *self.width), refcheck=False)
-        return self._array
 
 
 class Unsound(Exception):  # noqa: N818 -- it is caught where an episode ends, and is no error to anyone
@@ -149,6 +127,7 @@ class EpisodeReader:
         self._file = opened.file
         self._raw = opened.raw
         self._size = os.fstat(opened.raw).st_size
+        self._unclaimed = self._size  # bytes of the file, less those of all arrays so far
         self._ours = header.provenance is not None
         self._shapes: Twins[tuple[int, ...]] = Twins()
         self._names: Twins[tuple[tuple[bytes, ...], tuple[bytes, ...]]] = Twins()
@@ -282,11 +261,34 @@ class EpisodeReader:
 
     def _take(self, name: str, target: Column, rows: int, source: int | hdf5.Stored) -> None:
         """Read the rows of one array of an episode."""
+        self._claim(name, rows * target.row_bytes, source)
         array = target.extend(rows)
         if isinstance(source, hdf5.Stored):
             source.read_into(array)
-        elif source + array.nbytes > self._size or os.preadv(self._raw, [array.data], source) != array.nbytes:
-            raise Unsound(name, f"{array.nbytes} bytes at {source}", f"a file of {self._size}")
+        else:
+            self._read_at(name, array, source)
+
+    def _claim(self, name: str, size: int, source: int | hdf5.Stored) -> None:
+        """See that an array of so many bytes can lie in the file, beside all others.
+
+        Links to one array from thousands of episodes would have a small file fill any memory.
+        """
+        if isinstance(source, int) and not 0 <= source <= self._size - size:
+            raise Unsound(name, f"{size} bytes at {source}", f"a file of {self._size}")
+        self._unclaimed -= size if isinstance(source, int) else source.handle.get_storage_size()
+        if self._unclaimed < 0:
+            raise Unsound(name, "arrays that share no bytes", f"more in all than the {self._size} bytes of the file")
+
+    def _read_at(self, name: str, array: npt.NDArray[Any], place: int) -> None:
+        """Fill an array with the bytes at a place of the file."""
+        done = os.preadv(self._raw, [array.data], place)
+        while 0 < done < array.nbytes:  # Linux reads no more than 2 GiB at once
+            more = os.preadv(self._raw, [array.data.cast("B")[done:]], place + done)
+            if more == 0:
+                break
+            done += more
+        if done != array.nbytes:
+            raise Unsound(name, f"{array.nbytes} bytes at {place}", f"{done}")
 
     def _episodes(self) -> Episodes:
         """What was read."""

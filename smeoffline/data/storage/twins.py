@@ -59,7 +59,7 @@ class Twins(Generic[Facts]):
     def find(self, kind: bytes, header: bytes) -> tuple[Facts, list[int]] | None:
         """The facts about an object's twin and this object's own numbers, or None where it has no twin."""
         places = self._places.get(kind)
-        if places is None:
+        if places is None or len(header) < places.kept[-1].stop:  # cut off by the end of the file
             return None
         facts = self._facts.get((kind, places.rest(header)))
         if facts is None:

@@ -33,7 +33,7 @@ from smeoffline.sme.values import check_exact, optimal_q
 
 ROLLED_PROBES = 64  # states and actions of each kind whose Q^pi is measured
 BINS, FARTHEST = 10, 0.5  # of an action's distance; actions drawn towards random ones hardly come farther
-POINTS = 60  # of each kind that a figure shows
+POINTS = 60  # of each kind that a figure shows, at least, where there are so many
 
 Critic = Callable[[Floats, Floats], Mapping[str, Floats]]
 """Observations (B, N_s + 2), actions (B, N_a) -> `q_funcs` (critics, B), and `value_func` (B,) where there is one."""
@@ -235,7 +235,7 @@ def _roll(
         rank_correlation=rank_correlation(q, true),
         noise_ceiling=noise_ceiling(true, errors, seed),
     )
-    return agreement, Points(f"own {asked.probes.name}", true, q, errors)
+    return agreement, Points(asked.probes.name, true, q, errors)
 
 
 def _ask(critic: Critic, observations: Floats, actions: Floats) -> dict[str, Doubles]:

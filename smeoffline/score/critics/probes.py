@@ -1,4 +1,4 @@
-"""States and actions at which critics are asked: in the data, near them, and beyond (design section 5 has the states).
+"""States and actions at which critics are asked: in the data, near them, and beyond.
 
 | probes | states | actions |
 |---|---|---|
@@ -17,12 +17,12 @@ import numpy as np
 from smeoffline.data.acting import Policy, intend_at
 from smeoffline.data.rollout import Rollout
 from smeoffline.data.streams import fresh_seeds
-from smeoffline.score.evaluate import EPISODES, act_at
+from smeoffline.score.evaluate import EPISODES, act_at, at_start
+from smeoffline.score.streams import CRITIC_ACTIONS, CRITIC_STEPS, stream
 from smeoffline.sme import probes
 from smeoffline.sme.arrays import Floats
 
 ACTIONS = 10  # of one state
-_DATA, _ACTIONS = 110, 111  # streams of a seed; others belong to probes and datasets
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,8 @@ def critic_probes(rollout: Rollout, policy: Policy, n: int, seed: int) -> tuple[
     Args:
         rollout: The dataset's recipe, prepared.
         policy: Whose actions `policy` has.
-        n: Of each kind, rounded down to tens; at most what 100 episodes hold for `data`.
+        n: Of each kind, >= 1; rounded down to tens (but not to 0) where a state has ten actions, and for `data` at
+            most the steps of 100 episodes.
         seed: In [0, 2^32).
     """
     width, several = rollout.recipe.task.state_dim, max(1, n // ACTIONS)
@@ -60,7 +61,7 @@ def critic_probes(rollout: Rollout, policy: Policy, n: int, seed: int) -> tuple[
     return (
         _visited(rollout, n, seed),
         _towards_random(rollout, "uniform", states[:several], seed),
-        CriticProbes("policy", _at_start(states), act_at(policy, states)),
+        CriticProbes("policy", at_start(states), act_at(policy, states)),
         _towards_random(rollout, "ood", shell.states, seed),
     )
 
@@ -73,13 +74,13 @@ def _visited(rollout: Rollout, n: int, seed: int) -> CriticProbes:
         observations.append(block.observations[:, :-1][inside])
         actions.append(block.actions[inside])
     seen, done = np.concatenate(observations), np.concatenate(actions)
-    chosen = np.sort(_stream(seed, _DATA).permutation(len(seen))[:n])
+    chosen = np.sort(stream(seed, CRITIC_STEPS).permutation(len(seen))[:n])
     return CriticProbes("data", seen[chosen], done[chosen])
 
 
 def _towards_random(rollout: Rollout, name: str, states: Floats, seed: int) -> CriticProbes:
     """Ten actions a state, `m + x (c - m)` with m what a behavior intends, c and x uniform."""
-    draw = _stream(seed, _ACTIONS)
+    draw = stream(seed, CRITIC_ACTIONS)
     z = rollout.sme.preactivation(states)
     intended = np.stack([intend_at(actor, states, z)[1] for actor in rollout.actors])
     shape = (len(states), ACTIONS, z.shape[1])
@@ -87,14 +88,5 @@ def _towards_random(rollout: Rollout, name: str, states: Floats, seed: int) -> C
     actions = centers + draw.random((*shape[:2], 1), dtype=np.float32) * (draw.random(shape, np.float32) - centers)
     actions = np.clip(actions, 0, 1)
     distances = np.abs(actions - intended[:, :, np.newaxis]).mean(axis=-1).min(axis=0)
-    observations = np.repeat(_at_start(states), ACTIONS, axis=0)
+    observations = np.repeat(at_start(states), ACTIONS, axis=0)
     return CriticProbes(name, observations, actions.reshape(-1, shape[2]), ACTIONS, distances.reshape(-1))
-
-
-def _at_start(states: Floats) -> Floats:
-    """Observations of states at the start of an episode, both bookkeeping channels 0."""
-    return np.concatenate([states, np.zeros((len(states), 2), np.float32)], axis=1)
-
-
-def _stream(seed: int, kind: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(kind,))))

@@ -21,7 +21,8 @@ class Agreement:
         minimum_bias: The same for the least of the ensemble; None for `value`.
         rmse: Root mean squared error.
         scatter: Its part that is not bias: the standard deviation of the error.
-        rank_correlation: Spearman's, of the advantages Q - V with A* over all probes; None where undefined.
+        rank_correlation: Spearman's, of the advantages Q - V with A* over all probes (for `value`, of V with V*); None
+            where either is constant.
         action_rank_correlation: Spearman's, of Q with Q* over the ten actions of one state, averaged over states
             where the actions differ in value; None where probes have one action a state.
     """
@@ -96,7 +97,14 @@ class RolledAgreement:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What a figure shows of one kind of probes: (n,) true values, estimates, and standard errors of the true ones."""
+    """What a figure shows of one kind of probes.
+
+    Attributes:
+        probes: `data`, `uniform`, `policy` or `ood`.
+        true: (n,) true values: Q*, or Q^pi where there are standard errors.
+        estimate: (n,) what the critic says.
+        standard_error: (n,) of the true values; None where they are exact.
+    """
 
     probes: str
     true: Doubles

@@ -55,11 +55,12 @@ def off_policy(
         targets: Runs, ONNX files, callables from observations (B, N_s + 2) to actions (B, N_a) in [0, 1], or one
             of the words `behavior` (what the data's behavior means to do) and `optimal`.
         methods: Of `METHODS`; None for all that the dataset and sigma allow.
-        sigma: Noise around every policy; None for the behavior's where its density is stored, else 0.
+        sigma: Noise around every policy, in [0, 1000]; None for the behavior's if that is `probit`, else 0 (of several
+            behaviors, the largest).
         discount: In [0, 1]; None for the task's.
         horizon: Steps that count, in [1, T]; None for T.
-        fqe_steps: Updates of fitted Q evaluation, and of the reward model of `direct`.
-        episodes: Rollouts of each policy for its true value.
+        fqe_steps: Updates of fitted Q evaluation, and of the reward model of `direct`; >= 1.
+        episodes: Rollouts of each policy for its true value, >= 2.
         seed: In [0, 2^32).
         progress: Called with policies done, policies, and what is being done.
 
@@ -125,8 +126,12 @@ def _beside(name: str, true: Measured, estimates: dict[str, Found], scale: float
             beside[method] = Estimate(None, None, None, samples)
         else:
             value = found.value / scale
-            beside[method] = Estimate(value, found.standard_error / scale, value - truth, samples)
-    return PolicyEstimates(name, truth, true.standard_error / scale, beside)
+            beside[method] = Estimate(value, _over(found.standard_error, scale), value - truth, samples)
+    return PolicyEstimates(name, truth, _over(true.standard_error, scale), beside)
+
+
+def _over(error: float | None, scale: float) -> float | None:
+    return None if error is None else error / scale
 
 
 class _Telling:

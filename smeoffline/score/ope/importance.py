@@ -6,6 +6,7 @@ The variance of weights grows exponentially with the horizon; the effective samp
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,20 +43,21 @@ class Weighted:
         """PDIS: the mean of `sum_t g^t w_t r_t`. Unbiased; None where weights are too large for a float."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = Measured.of((np.exp(self.log_weights) * self.paid).sum(axis=1))
-        return found if np.isfinite([found.value, found.standard_error]).all() else None
+        error = found.standard_error
+        return found if math.isfinite(found.value) and (error is None or math.isfinite(error)) else None
 
     def weighted(self) -> Measured:
         """WIS: returns weighted by their episodes' last weights. Biased, and never beyond what was seen."""
         share = _shares(self.log_weights[:, -1:])[:, 0]
         returns = self.paid.sum(axis=1)
         value = float((share * returns).sum())
-        return Measured(value, _spread(share * (returns - value)))
+        return Measured(value, _standard_error(share * (returns - value)))
 
     def weighted_per_decision(self) -> Measured:
         """Weighted PDIS: at each step the mean reward, weighted by that step's weights (Thomas 2015, CWPDIS)."""
         shares = _shares(self.log_weights)
         by_step = (shares * self.paid).sum(axis=0)
-        return Measured(float(by_step.sum()), _spread((shares * (self.paid - by_step)).sum(axis=1)))
+        return Measured(float(by_step.sum()), _standard_error((shares * (self.paid - by_step)).sum(axis=1)))
 
     def effective_samples(self) -> float:
         """(sum w)^2 / sum w^2 of the last weights: E where policies agree, 1 where one episode has all weight."""
@@ -69,6 +71,6 @@ def _shares(log_weights: Doubles) -> Doubles:
     return np.asarray(weights / weights.sum(axis=0))
 
 
-def _spread(influences: Doubles) -> float:
-    """The standard error of a weighted mean from its influences (E,); too small where few episodes have all weight."""
-    return float(np.sqrt((influences**2).sum()))
+def _standard_error(influences: Doubles) -> float | None:
+    """Of a weighted mean from its influences (E,): too small where few episodes have all weight, None for one alone."""
+    return float(np.sqrt((influences**2).sum())) if len(influences) > 1 else None

@@ -2,7 +2,7 @@
 
 | method | how |
 |---|---|
-| fqe | fitted Q evaluation: the mean Q of the policy's actions at the starts |
+| fqe | fitted Q evaluation (Le, Voloshin & Yue 2019): the mean Q of the policy's actions at the starts |
 | pdis | per-decision importance sampling |
 | wis | returns weighted by whole episodes' importance |
 | wpdis | per-decision, the weights of each step divided by their sum |
@@ -22,6 +22,7 @@ from smeoffline.data.storage.store import Dataset
 from smeoffline.errors import DatasetError
 from smeoffline.score.ope.importance import Weighted
 from smeoffline.score.ope.targets import Noisy, log_density
+from smeoffline.score.streams import OPE_STARTS, OPE_STEPS, stream
 from smeoffline.score.true_values import Measured
 from smeoffline.sme.arrays import Doubles, Floats, Ints
 from smeoffline.sme.model import Sme
@@ -31,7 +32,6 @@ from smeoffline.train.transitions import Transitions
 METHODS = ("fqe", "pdis", "wis", "wpdis", "direct", "behavior")
 NEED_DENSITY = ("pdis", "wis", "wpdis")
 DRAWS = 8  # of a policy's noise at each start
-_START, _DIRECT = 130, 131  # streams of a seed
 
 Found = tuple[Measured | None, float | None]
 """A discounted return, and importance sampling's effective samples."""
@@ -144,7 +144,7 @@ class Logged:
         )
         starts = self.data.observations[self.steps == 0]
         u = actor.intended(self.sme, starts)
-        draw = self._stream(_START)
+        draw = stream(self.seed, OPE_STARTS)
         drawn = [q(starts, _noisy(actor, u, draw)).astype(np.float64) for _ in range(DRAWS)]
         return Measured.of(np.mean(drawn, axis=0))
 
@@ -156,7 +156,7 @@ class Logged:
                 self.data, nobody, Probit(1.0), discount=0.0, steps=steps, seed=self.seed, progress=tell
             )
         u = actor.intended(self.sme, self.data.observations)
-        actions = _noisy(actor, u, self._stream(_DIRECT))
+        actions = _noisy(actor, u, stream(self.seed, OPE_STEPS))
         return Measured.of(self._returns(self._kept["reward"](self.data.observations, actions)))
 
     def _returns(self, rewards: Floats) -> Doubles:
@@ -169,9 +169,6 @@ class Logged:
         padded = np.zeros((int(self.data.episodes[-1]) + 1, self.horizon))
         padded[self.data.episodes, self.steps] = values
         return padded
-
-    def _stream(self, kind: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=(kind,))))
 
 
 def _noisy(actor: Noisy, u: Floats, draw: np.random.Generator) -> Floats:

@@ -22,7 +22,8 @@ class Estimate:
     Attributes:
         value: The estimate; None where importance weights are too large for a float.
         standard_error: Of sampling alone: over starts for `fqe`, over episodes for the others. The error of a
-            fitted model is not in it, and importance sampling's is too small where few episodes have all weight.
+            fitted model is not in it, and importance sampling's is too small where few episodes have all weight. None
+            for data of one episode.
         error: value - true.
         effective_samples: Of importance sampling: episodes that the weights leave, of those in the data.
     """
@@ -40,13 +41,13 @@ class PolicyEstimates:
     Attributes:
         name: As it was given.
         true: Its measured value, a mean reward a step.
-        standard_error: Of that.
+        standard_error: Of that; None for a single rollout.
         estimates: By method.
     """
 
     name: str
     true: float
-    standard_error: float
+    standard_error: float | None
     estimates: Mapping[str, Estimate]
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +57,7 @@ class PolicyEstimates:
 
 @dataclass(frozen=True)
 class MethodScore:
-    """One method over all policies.
+    """One method over all policies, by the measures of Fu et al. 2021 (DOPE, arXiv 2103.16596), rewards a step.
 
     Attributes:
         mean_absolute_error: Over the policies it has an estimate for; None without any.
