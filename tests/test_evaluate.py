@@ -75,7 +75,7 @@ def test_worse_than_the_behavior_is_negative():
 
 
 def test_definitions_hold_between_the_numbers():
-    """The derived numbers are what design section 5 says of the others."""
+    """The derived numbers follow from the others as they are defined."""
     found = evaluate(lambda o: np.full((len(o), 4), 0.5, np.float32))
     assert found.action_regret == 1 - found.score_wd
     assert found.imitation_score == max(found.clone_mean_score, found.clone_median_score)

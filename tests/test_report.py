@@ -84,10 +84,24 @@ def test_a_report_is_replaced_by_the_next(tmp_path):
     assert {p.name for p in folder.iterdir()} == {"results.jsonl", "report.md", "report.json", "figures"}
 
 
+def test_figures_of_an_earlier_report_do_not_stay(tmp_path):
+    """A figure that the results no longer have goes; a picture that no report has made stays."""
+    folder = synthetic.write(tmp_path / "results", synthetic.gain(**SMALL_GAIN))
+    before = set(texts(report(folder)))
+    (folder / "figures" / "mine.svg").write_text("<svg/>")
+    synthetic.write(folder, [synthetic.cell()])
+    after = set(texts(report(folder)))
+    gone = {name for name in before - after if name.startswith("figures/")}
+    assert gone
+    there = {f"figures/{path.name}" for path in (folder / "figures").iterdir()}
+    assert there == {name for name in after if name.startswith("figures/")} | {"figures/mine.svg"}
+
+
 @pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: path.name)
 def test_a_committed_report_is_what_its_results_give(folder):
     """The files under `reports/` are what `report` makes of the results beside them, byte for byte."""
     made, _ = render(folder)
+    assert {f"figures/{path.name}" for path in (folder / "figures").iterdir()} == {n for n in made if "/" in n}
     assert {name: (folder / name).read_text(encoding="utf-8") for name in made} == made
 
 

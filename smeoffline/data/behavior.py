@@ -21,7 +21,7 @@ MAX_NOISE = 1000.0
 
 @dataclass(frozen=True)
 class Behavior:
-    """What acts while a dataset is collected (design section 2).
+    """What acts while a dataset is collected.
 
     Attributes:
         base: `bias`, Phi(z*(s) + nu xi) with one offset xi ~ N(0, 1) per dataset and channel;

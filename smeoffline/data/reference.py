@@ -1,4 +1,4 @@
-"""Reference rows: what needs no training to know (design section 2).
+"""Reference rows: what needs no training to know.
 
 On the within-distribution probes, in expectation over the behavior's noise: the score of the optimum, of
 the behavior, of perfect least-squares and least-absolute cloning of it, and of random actions.

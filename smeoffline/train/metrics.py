@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from smeoffline.errors import TrainingError
 from smeoffline.train.files import write_atomically
 
 FILE = "metrics.jsonl"
@@ -92,12 +93,21 @@ class Metrics:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The lines of a run so far; one that is being written just now is left out."""
+    """The lines of a run so far; one that is being written just now is left out.
+
+    Raises:
+        TrainingError: Something else than lines of JSON objects; a run's other files may still be sound.
+    """
     try:
         text = (run / FILE).read_text(encoding="utf-8")
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        if not all(isinstance(line, dict) for line in lines):
+            raise ValueError("a line that is no object")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    except (OSError, ValueError, RecursionError) as fault:
+        raise TrainingError(f"run {run}: {FILE} is damaged ({fault}); train again into another folder") from None
+    return lines
 
 
 def _kept(path: Path, step: int) -> list[str]:

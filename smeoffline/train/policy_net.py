@@ -94,7 +94,7 @@ class _Sampling(nn.Module):
 
 
 class BestOfLatents(_Sampling):
-    """BCQ [arXiv 1812.02900, equation 7]: of n decoded latents, perturbed, the first critic's favorite."""
+    """BCQ [arXiv 1812.02900]: of n decoded latents, perturbed, the first critic's favorite."""
 
     def __init__(self, policy: nn.Module, decoder: nn.Module, critic: nn.Module, noise: Tensor) -> None:
         super().__init__(noise.clamp(-LATENT_BOUND, LATENT_BOUND))
@@ -126,7 +126,7 @@ class BestOfActions(_Sampling):
 
 
 class Resampled(_Sampling):
-    """CRR [arXiv 2006.15134, section 3.2]: of n sampled actions, one drawn by softmax(value)."""
+    """CRR [arXiv 2006.15134]: of n sampled actions, one drawn by softmax(value)."""
 
     level: Tensor
 

@@ -19,6 +19,7 @@ from smeoffline.bench.pictures.canvas import Picture, panel
 from smeoffline.errors import TrainingError
 from smeoffline.score.runs import FILE as EVALUATION
 from smeoffline.train.metrics import FILE as METRICS
+from smeoffline.train.metrics import read_metrics
 from smeoffline.train.record import RunRecord, read_run
 
 ACROSS = 3
@@ -76,21 +77,13 @@ def _missing(folder: Path, record: RunRecord) -> str:
 
 def _curves(folder: Path) -> dict[str, tuple[list[float], list[float]]]:
     """Losses and rate by step, from the lines that are whole; none where there are no lines."""
-    try:
-        text = (folder / METRICS).read_text(encoding="utf-8")
-        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    except FileNotFoundError:
-        lines = []
-    except (OSError, ValueError, RecursionError) as fault:
-        raise TrainingError(f"run {folder}: {METRICS} is damaged ({fault}); train again into another folder") from None
     curves: dict[str, tuple[list[float], list[float]]] = {}
-    for line in lines:
-        found = line if isinstance(line, dict) else {}
-        losses = found.get("losses")
-        for name, value in [*(losses if isinstance(losses, dict) else {}).items(), ("rate", found.get("rate"))]:
-            if _number(value) and _number(found.get("step")):
+    for line in read_metrics(folder):
+        losses = line.get("losses")
+        for name, value in [*(losses if isinstance(losses, dict) else {}).items(), ("rate", line.get("rate"))]:
+            if _number(value) and _number(line.get("step")):
                 steps, values = curves.setdefault(str(name), ([], []))
-                steps.append(float(found["step"]))
+                steps.append(float(line["step"]))
                 values.append(float(value))
     rate = curves.pop("rate", None)
     kept = dict(list(curves.items())[:MOST_LOSSES])

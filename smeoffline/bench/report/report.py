@@ -55,9 +55,22 @@ def report(folder: str | Path, *, out: str | Path | None = None) -> Report:
     target = source if out is None else Path(out)
     texts, content = render(source)
     (target / FIGURES).mkdir(parents=True, exist_ok=True)
+    outdated = _figures_before(target) - set(texts)
     for name, text in texts.items():
         write_atomically(target / name, text.encode())
+    for name in outdated:
+        (target / name).unlink(missing_ok=True)
     return Report(target, tuple(target / name for name in texts), content)
+
+
+def _figures_before(target: Path) -> set[str]:
+    """The figures that an earlier report there says it made, by their paths within it."""
+    try:
+        listed = json.loads((target / "report.json").read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return set()
+    there = {f"{FIGURES}/{path.name}" for path in (target / FIGURES).glob("*.svg")}
+    return {name for name in there if name in listed} if isinstance(listed, list) else set()
 
 
 def render(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
