@@ -76,3 +76,10 @@ def test_cards_are_made_by_one_command(tmp_path):
     """`python -m smeoffline.data.card FOLDER` does the same, and an empty folder is no fault."""
     done = subprocess.run([sys.executable, "-m", "smeoffline.data.card", tmp_path], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_a_card_tells_what_is_unusual_of_a_task():
+    """Delayed rewards, shaping and the like are named where a recipe has them, and nowhere else."""
+    unusual = TEXT.replace("episode_length = 5", "episode_length = 5\nreward_every = 2\nshaping = 0.5")
+    assert "dataset seed 0, reward every 2, shaping 0.5.\n" in card("mine", unusual)
+    assert "dataset seed 0.\n" in card("mine", TEXT)

@@ -9,6 +9,7 @@ from pathlib import Path
 from smeoffline.data.recipe import Recipe
 from smeoffline.data.reference import reference_returns, references
 from smeoffline.data.rollout import Rollout
+from smeoffline.sme.task import Task
 
 ROWS = (
     ("optimal_score", "the optimum"),
@@ -48,7 +49,7 @@ def card(name: str, text: str) -> str:
         "",
         f"{recipe.episodes:,} episodes of {task.episode_length} steps, {task.state_dim} state and "
         f"{task.action_dim} action channels, complexity {task.complexity}, task seed {task.seed}, "
-        f"dataset seed {recipe.seed}.",
+        f"dataset seed {recipe.seed}{_rest(task)}.",
         "",
         "| share | base | nu | explore | sigma |",
         "|---|---|---|---|---|",
@@ -66,6 +67,14 @@ def card(name: str, text: str) -> str:
         + f" Mean return of random actions {worst:.1f}, of the optimum {best:.1f}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _rest(task: Task) -> str:
+    """The fields of a task that a card's sentence does not name, where they are not their defaults."""
+    usual = Task()
+    named = ("state_dim", "action_dim", "complexity", "episode_length", "seed")
+    fields = [name for name in task.to_dict() if name not in named and getattr(task, name) != getattr(usual, name)]
+    return "".join(f", {name.replace('_', ' ')} {getattr(task, name):g}" for name in fields)
 
 
 def main(folder: Path) -> None:
