@@ -167,7 +167,9 @@ def find(dataset: str | Path, root: Path | None = None) -> Path:
         )
     known = [found for found, _ in dataset_folders(base) if _is_text(found)]
     hint = nearest(name[:_SHOWN], known, how_many=3)
-    have = f"; there are {len(known)} datasets, none of a similar name" if known else "; there are no datasets"
+    have = "; there are no datasets"
+    if known:
+        have = f"; there {'is 1 dataset' if len(known) == 1 else f'are {len(known)} datasets'}, none of a similar name"
     raise DatasetNotFoundError(f"dataset {shown}: not found below {base}{hint if hint else have}")
 
 
