@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command import SMALL, environment, invoke, python, running
 
-from smeoffline_cli import edge
+from smeoffline_cli import edge, output
 
 # Runs for minutes if nobody stops it.
 LONG = ("generate", "--complexity", "10", "--episodes", "20000", "--id", "sme/t-v0")
@@ -399,6 +399,16 @@ def test_two_processes_that_overwrite_one_dataset_at_once(minari_root):
     record = json.loads(invoke("inspect", "sme/t-v0", "--json").stdout)
     assert record["ok"] is True
     assert [path.name for path in (minari_root / "sme").iterdir() if path.is_dir()] == ["t-v0"]
+
+
+def test_no_text_of_a_stranger_steers_the_terminal(tmp_path):
+    """Control characters of a file's content are shown as ? in messages and tables."""
+    (tmp_path / "results.jsonl").write_text(json.dumps({"schema": 1, "\x1b[2J": 1}) + "\n")
+    refused = invoke("leaderboard", "build", tmp_path / "results.jsonl")
+    assert refused.exit_code == 1
+    assert "\x1b" not in refused.stderr
+    assert output.cell("a\x1b[2J\nb") == "a?[2J?b"
+    assert output.one_line("a\n\x07b") == "a ?b"
 
 
 def test_an_error_of_the_operating_system_is_one_line(monkeypatch):

@@ -24,6 +24,8 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from smeoffline_cli.output import emit_warning, one_line
+
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 # A terminal, `make` or `timeout` may deliver one wish to stop as several signals. The second must not
 # break off the clean-up that the first began; a person who still waits after this may insist.
@@ -140,7 +142,6 @@ def _plain_warnings() -> Iterator[None]:
         line: str | None = None,
     ) -> None:
         from smeoffline.errors import SmeofflineWarning  # not at the top: `--help` does without the library
-        from smeoffline_cli.output import emit_warning
 
         if issubclass(category, SmeofflineWarning):
             emit_warning(str(message))
@@ -186,7 +187,7 @@ def guarded(run: Callable[[], Any]) -> NoReturn:
 
 def _fail(message: str, code: int) -> NoReturn:
     """Print one line on stderr and exit."""
-    click.echo(" ".join(message.split()), err=True)
+    click.echo(one_line(message), err=True)
     sys.exit(code)
 
 

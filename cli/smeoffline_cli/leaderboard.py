@@ -114,7 +114,7 @@ def submit(
         board = Board.load(suite)
     with options.refusals(ctx, SAID), progress_bar("acting", "runs") as progress:
         made = write(runs, out, board, name=name, authors=authors, link=link, partial=partial, progress=progress)
-    fields = {"suite": made.suite, "algorithm": made.algorithm, "steps": made.steps, "runs": len(runs)}
+    fields = {"suite": made.suite, "algorithm": made.algorithm, "steps": made.steps, "seeds": len(made.seeds)}
     fields |= {"partial": made.partial, "path": out, "megabytes": round(Path(out).stat().st_size / 1e6, 1)}
     _emit(made.name, fields, as_json, title_key="name")
     if not as_json:

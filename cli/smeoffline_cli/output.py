@@ -60,7 +60,17 @@ def emit_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def emit_warning(text: str) -> None:
     """Print a remark on stderr, in one line."""
-    click.echo(f"warning: {' '.join(text.split())}", err=True)
+    click.echo(f"warning: {one_line(text)}", err=True)
+
+
+def one_line(text: str) -> str:
+    """A message in one line that is safe to print."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Text with a ? for what could steer a terminal: files of strangers are quoted in tables and messages."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def cell(value: Any) -> str:
@@ -74,7 +84,7 @@ def cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return str(value)
+    return printable(str(value))
 
 
 def _render(rows: Iterable[Sequence[Any]], *, headers: Sequence[str] | None, right: frozenset[int]) -> str:
