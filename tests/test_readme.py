@@ -82,6 +82,21 @@ def test_the_results_in_the_readme_are_those_of_the_report():
     assert scores == sorted(scores, reverse=True)
 
 
+def test_table_1_in_the_readme_is_that_of_the_report():
+    """Each cell of the README's Table 1, and how many agree with the paper, is what the committed report has."""
+    record = json.loads((ROOT / "reports" / "table1" / "report.json").read_text(encoding="utf-8"))
+    cells = {(cell["nu"], cell["complexity"], cell["row"]): cell for cell in record["cells"]}
+    told = {}
+    pattern = r"^\| (0|0\.1) \| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$"
+    for nu, complexity, *row in re.findall(pattern, README, flags=re.MULTILINE):
+        told |= {(float(nu), int(complexity), key): text for key, text in zip(("bp", "bc", "iql"), row, strict=True)}
+    assert told == {key: f"{cell['mean']:.3f} ({cell['paper_mean']:.3f})" for key, cell in cells.items()}
+    agree = sum(cell["within"] for cell in cells.values())
+    assert f"{'All' if agree == len(cells) else agree} {len(cells)} cells" in README.replace(" of ", " ")
+    seeds = {cell["n"] for cell in cells.values()}
+    assert f"means over {f'{min(seeds)} to ' if len(seeds) > 1 else ''}{max(seeds)} seeds" in " ".join(README.split())
+
+
 def test_the_algorithm_in_the_readme_is_the_example():
     """The README shows examples/own_algorithm.py, which other tests train, in at most 20 lines of code."""
     (shown,) = [block for block in PYTHON if "def train(" in block]
