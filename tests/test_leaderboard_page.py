@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from boards import INFORMED, UNINFORMED, blend, submission, tiny
-from command import invoke, python
+from command import ROOT, invoke, python
 
 from smeoffline.bench.leaderboard.drawings import LONGEST, short_names
 from smeoffline.bench.leaderboard.entry import Entry
@@ -25,6 +25,7 @@ from smeoffline.score.statistics import Estimate, interquartile_mean
 
 EVIL = "<script>alert(1)</script>"
 LINK = "https://example.org/a_(b)?c=1&d=%22*_#e"
+COMMITTED = sorted(path.parent for path in (ROOT / "reports").glob("*/leaderboard.md"))
 
 
 def line(name, algorithm, share, **changes):
@@ -325,3 +326,12 @@ def test_build_prints_the_ranking(lines, tmp_path):
     told = json.loads(invoke("leaderboard", "build", tmp_path, "--json").stdout)
     assert told["standings"][0]["entries"][0]["name"] == "optimal"
     assert told["standings"][1]["tier"] == "verified"
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: path.name)
+def test_a_committed_leaderboard_is_what_its_results_give(folder, tmp_path):
+    """The pages under `reports/` are what `leaderboard build` makes of the results beside them, byte for byte."""
+    made = build(folder, out=tmp_path / "made")
+    assert made.files
+    for path in made.files:
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
