@@ -11,6 +11,7 @@ import synthetic_results as synthetic
 from scipy import stats
 
 from smeoffline.bench.report.ranking import ScoreTable, compare, ranking, stratified
+from smeoffline.bench.report.report import render
 from smeoffline.bench.report.runs import study
 from smeoffline.errors import SpecError
 from smeoffline.score.statistics import interquartile_mean
@@ -175,3 +176,29 @@ def test_a_run_without_headroom_counts_for_none():
     made = ranking(study(nulled))
     assert made.seeds == (2, 2)
     assert made.panel.iqm["BC"].n == 2
+
+
+def exploring(seeds, complexities):
+    """Two algorithms on base error with exploration, a dataset for each complexity."""
+    return [
+        synthetic.cell(a, nu=0.5, explore="probit", sigma=0.3, complexity=c, seed=s)
+        for a in ("bc", "iql")
+        for c in complexities
+        for s in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize(("seeds", "complexities"), [(2, (1,)), (3, (1,)), (4, (1,)), (2, (1, 10))])
+def test_the_least_p_value_is_that_of_the_permutation_test(seeds, complexities):
+    """It is what scipy's exact test gives where one algorithm wins every run; over datasets the chances multiply."""
+    apart = [np.arange(seeds, dtype=float) + shift for shift in (0.0, 100.0)]
+    one = stats.permutation_test(apart, lambda a, b: np.mean(a) - np.mean(b), n_resamples=np.inf).pvalue
+    made = ranking(study(exploring(seeds, complexities)))
+    assert made.least_p == pytest.approx(2 * (one / 2) ** len(complexities))
+
+
+@pytest.mark.parametrize(("seeds", "few"), [(1, False), (3, True), (4, False)])
+def test_a_page_says_when_its_runs_are_too_few_to_exclude_chance(tmp_path, seeds, few):
+    """Three seeds of one dataset can't tell two algorithms apart, four can; with one there is no interval at all."""
+    made, _ = render(synthetic.write(tmp_path, exploring(seeds, (1,))))
+    assert ("too few runs to exclude chance" in made["report.md"]) == few

@@ -82,6 +82,8 @@ class Ranking:
         seeds: Fewest and most seeds of a dataset.
         excluded: Algorithm -> why it is not ranked.
         dropped: Runs left out because another ranked algorithm has none on that dataset and seed.
+        least_p: The smallest p-value that a comparison of two algorithms could have, by the exact two-sided
+            permutation test within datasets: what it has if every run of one beats all of the other.
     """
 
     panel: RankingPanel
@@ -89,6 +91,7 @@ class Ranking:
     seeds: tuple[int, int]
     excluded: Mapping[str, str]
     dropped: int
+    least_p: float
 
 
 def ranking(study: Study) -> Ranking | None:
@@ -116,6 +119,7 @@ def ranking(study: Study) -> Ranking | None:
             if a not in ranked
         },
         dropped=sum(len(closed[a]) - len(shared) for a in ranked),
+        least_p=2 / math.prod(math.comb(2 * size, size) for size in sizes),
     )
 
 
