@@ -56,6 +56,7 @@ def cell(
         "score_ood": score - 0.2,
         "behavior_score": behavior,
         "imitation_score": imitation,
+        "clone_shrunk_score": imitation + 0.1 * headroom,
         "headroom": headroom,
         "optimal_score": 1.0,
         "random_score": 0.68,

@@ -31,7 +31,7 @@ TASKS = {
     "wide": {"state_dim": 3, "action_dim": 5},
     "single": {"state_dim": 1, "action_dim": 1},
 }
-MIXED = [(so.Behavior(nu=0.3), 1), (so.Behavior(base="optimal"), 1), (so.Behavior(base="random"), 1)]
+MIXED = [(b, 1 / 3) for b in (so.Behavior(nu=0.3), so.Behavior(base="optimal"), so.Behavior(base="random"))]
 NOISY = so.Behavior(base="bias", nu=0.3, sigma=0.3)
 
 
@@ -377,6 +377,18 @@ def test_the_description_tells_what_a_dataset_is():
     assert told["recipe"]["task"]["complexity"] == 3
     assert set(told["scores"]) >= {"behavior_score", "headroom"}
     assert "torch" in told["versions"]
+
+
+def test_the_description_counts_the_episodes_of_each_behavior():
+    """Of a mixture, in the order of its recipe, none left out; of a single behavior there is nothing to count."""
+    generate(MIXED)
+    told = so.inspect("sme/t-v0").description
+    components = store.read("sme/t-v0").components
+    assert told["behavior_episodes"] == [int((components == i).sum()) for i in range(3)]
+    so.generate(so.Task(), MIXED, episodes=1, dataset_id="sme/t-v0", overwrite=True)
+    assert sorted(so.inspect("sme/t-v0").description["behavior_episodes"]) == [0, 0, 1]
+    generate()
+    assert "behavior_episodes" not in so.inspect("sme/t-v0").description
 
 
 def test_a_foreign_dataset_is_checked_for_structure_alone():

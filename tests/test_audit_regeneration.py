@@ -224,7 +224,7 @@ def test_without_the_policy_file_the_rest_is_checked(policy_file, tmp_path):
     """What only the file could tell is said to be unchecked; the other behaviors of the mixture are compared."""
     copy = tmp_path / "policy.onnx"
     copy.write_bytes(policy_file.read_bytes())
-    mix = [(so.Behavior(base="policy", policy=str(copy)), 1), (so.Behavior(nu=0.3), 1)]
+    mix = [(so.Behavior(base="policy", policy=str(copy)), 0.5), (so.Behavior(nu=0.3), 0.5)]
     folder = generate(mix)
     copy.unlink()
     found = so.inspect("sme/t-v0")

@@ -19,7 +19,7 @@ import minari
 import numpy as np
 import pytest
 from bundles import DATA, ID, MANIFEST, METADATA, everything, members, packed, tiny, zipped
-from command import ROOT, invoke, running
+from command import ROOT, invoke, python, running
 
 import smeoffline as so
 from smeoffline.data.bundle.install import install
@@ -138,8 +138,14 @@ def test_a_checksum_that_hides_a_change_from_zip_is_found(bundle, put, minari_ro
 def test_a_file_that_is_cut_off_is_told(bundle, put, minari_root, part):
     """However much of a bundle is missing, one line says so, and a whole file then installs [CORL#34]."""
     end = int(part * len(bundle)) if isinstance(part, float) else part
-    refused(put(bundle[:end]), minari_root, "empty file|cut off")
+    refused(put(bundle[:end]), minari_root, r"got an empty file|got one that is damaged or cut off|: .* cut off")
     assert install([put(bundle)]).datasets == (ID,)
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n" + bytes(99), b"seeds = 3\n", b"\0" * 5000])
+def test_a_file_of_another_kind_is_not_called_damaged(put, minari_root, data):
+    """A picture or a suite's file is no zip file; fetching it again would not help."""
+    refused(put(data), minari_root, r"^((?!fetch it again).)*got a file of another kind, no zip file; name one[^;]*$")
 
 
 @pytest.mark.parametrize("data", [b"garbage" * 99, b"\0" * 5000, b"PK\x03\x04" * 99, b"PK\x05\x06" + bytes(18)])
@@ -176,7 +182,8 @@ def test_an_existing_id_needs_overwrite(bundle, put, minari_root):
     """Installing over a dataset is refused, and changes nothing, unless it is asked for."""
     tiny(seed=5)
     before = everything(minari_root)
-    with pytest.raises(DatasetExistsError, match="--overwrite"):
+    advice = f"{minari_root / ID}; set MINARI_DATASETS_PATH to another folder, or pass --overwrite"  # there is no --id
+    with pytest.raises(DatasetExistsError, match=re.escape(advice)):
         install([put(bundle)])
     assert everything(minari_root) == before
     install([put(bundle)], overwrite=True)
@@ -330,13 +337,18 @@ def test_packing_names_the_folder_that_was_given(tmp_path, minari_root, broken):
     assert f"{ID}/data" not in str(told.value)
 
 
-def test_packing_never_replaces_a_file(tmp_path):
-    """An existing file stays as it is."""
+def test_packing_never_replaces_a_file_unasked(tmp_path):
+    """An existing file stays as it is, unless overwriting is asked for."""
     out = tmp_path / "mine.txt"
     out.write_text("precious")
     with pytest.raises(BundleError, match="exists; choose another name"):
         pack([tiny()], out)
+    done = invoke("bundle", "pack", ID, "-o", out)
+    told = f"error: {out}: exists; choose another name, or pass --overwrite to replace it\n"
+    assert (done.exit_code, done.stderr) == (1, told)
     assert out.read_text() == "precious"
+    assert invoke("bundle", "pack", ID, "-o", out, "--overwrite").exit_code == 0
+    assert verify(str(out)).datasets == (ID,)
     with pytest.raises(BundleError, match="no such folder"):
         pack([ID], tmp_path / "none" / "x.zip")
 
@@ -486,6 +498,19 @@ def test_the_command_line_tells_results_and_faults(tmp_path, bundle, put):
     done = invoke("bundle", "install", file, "--sha256", "zz")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: --sha256: expected 64 hex digits, got 'zz'")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["install", "sample", "--sha256", "abc"], ["install", "smaple"], ["pack", "sme/x-v0", "-o", str(SAMPLE)]],
+)
+def test_what_is_typed_wrong_is_told_before_anything_heavy_is_loaded(arguments):
+    """A hash that is none, an unknown bundle and a file that exists are refused without torch: at once."""
+    shown = python(
+        f"import sys\nfrom smeoffline_cli.main import program\ntry: program.main({['bundle', *arguments]!r})\n"
+        "except SystemExit as end: print(end.code, [m for m in ('torch', 'minari', 'h5py') if m in sys.modules])"
+    )
+    assert re.fullmatch(r"[12] \[\]\n", shown)
 
 
 @pytest.mark.filterwarnings("default")

@@ -67,9 +67,45 @@ def test_the_defaults_in_help_are_the_library_defaults():
         assert field.name in real, field
         if real[field.name] is not None:
             assert field.default == real[field.name], field
-    help_of = {field.flag: field.help for field in options.FIELDS}
-    assert all(base in help_of["--base"] for base in BASES)
-    assert all(kind in help_of["--explore"] for kind in EXPLORATIONS)
+    words_of = {field.flag: field.words for field in options.FIELDS}
+    assert words_of["--base"] == BASES
+    assert words_of["--explore"] == tuple(EXPLORATIONS)
+
+
+def test_help_lists_every_algorithm_and_every_method():
+    """The names that help tells without importing the library are the library's."""
+    from smeoffline.score.ope.names import METHODS
+    from smeoffline.train.algorithms import ALGORITHMS
+    from smeoffline_cli import ope, train
+
+    assert tuple(ALGORITHMS) == train.ALGORITHMS
+    assert METHODS == ope.METHODS
+    assert ", ".join(ALGORITHMS) in " ".join(invoke("train", "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "page"),
+    [
+        (["generate"], "docs/reference/formats.md"),
+        (["benchmark"], "docs/reference/formats.md"),
+        (["leaderboard", "score"], "docs/leaderboard.md"),
+    ],
+)
+def test_help_names_the_page_about_a_file_that_users_write(command, page):
+    """What a file holds is told where it is asked for, and the page with the rest is there."""
+    assert page in invoke(*command, "--help").stdout
+    assert (ROOT / page).is_file()
+
+
+def test_help_names_the_keys_of_a_recipe_and_of_a_suite():
+    """The keys that help tells are those that the library reads, in its words."""
+    from smeoffline.bench.entry import Entry
+    from smeoffline.data.behavior import Behavior
+
+    told = {name: " ".join(invoke(name, "--help").stdout.split()) for name in ("generate", "benchmark")}
+    behavior = [f.name for f in dataclasses.fields(Behavior) if f.name != "policy_sha256"]
+    assert f"[[behavior]] ({', '.join([*behavior, 'share'])})" in told["generate"]
+    assert f"[[algorithms]] ({', '.join(f.name for f in dataclasses.fields(Entry))})" in told["benchmark"]
 
 
 def test_versions_name_what_matters():
@@ -133,7 +169,9 @@ def test_generate_prints_a_table(minari_root):
     assert result.exit_code == 0, result.stderr
     assert str(minari_root / "sme" / "t-v0") in result.stdout
     rows = [line.split("  ")[0] for line in result.stdout.splitlines()]
-    order = [row for row in rows if row in ("optimal", "clone mean", "clone median", "behavior", "random")]
+    order = [
+        row for row in rows if row in ("optimal", "clone mean", "clone median", "clone shrunk", "behavior", "random")
+    ]
     assert order[0] == "optimal"
     assert order[-2:] == ["behavior", "random"]
     assert all(line == line.rstrip() for line in result.stdout.splitlines())
@@ -229,6 +267,16 @@ def test_inspect_accepts_what_generate_wrote():
     assert record["ok"] is True
     assert record["findings"] == []
     assert record["scores"]["headroom"] == pytest.approx(1 - record["scores"]["imitation_score"])
+
+
+def test_inspect_tells_the_episodes_of_each_behavior(tmp_path):
+    """Beside the shares of a mixture stand the episodes that its behaviors have got, in both output forms."""
+    path = tmp_path / "mixed.toml"
+    mixture = "[[behavior]]\nnu = 0.3\nshare = 0.9\n[[behavior]]\nbase = 'random'\nshare = 0.1\n"
+    path.write_text(f"[task]\nepisode_length = 5\n{mixture}[dataset]\nepisodes = 5\n")
+    assert invoke("generate", "--recipe", path, "--id", "sme/t-v0").exit_code == 0
+    assert json.loads(invoke("inspect", "sme/t-v0", "--json").stdout)["behavior_episodes"] == [5, 0]
+    assert "behavior episodes      5 (share 0.9000) + 0 (share 0.1000)\n" in invoke("inspect", "sme/t-v0").stdout
 
 
 def test_inspect_names_the_episode_and_step_of_a_fault(minari_root):

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command import SMALL, environment, invoke, running
+from command import SMALL, environment, invoke, on_a_terminal, running
 
 from smeoffline.score.runs import evaluate
 from smeoffline.train.run_folder import run_folder
 
 FAST = ("--set", "batch_size=8", "--set", "hidden_units=8")
 SCORES = ("score_wd", "score_ood", "score_data", "score_rollout", "return_rollout", "action_regret", "reward_regret")
-ROWS = ("behavior_score", "clone_mean_score", "clone_median_score", "imitation_score", "headroom", "optimal_score")
+ROWS = (
+    "behavior_score",
+    "clone_mean_score",
+    "clone_median_score",
+    "clone_shrunk_score",
+    "imitation_score",
+    "headroom",
+    "optimal_score",
+)
 GAINS = ("random_score", "improvement", "normalized_improvement", "rl_gain", "gap_closed", "ood_curve", "probes")
 
 
@@ -112,6 +121,60 @@ def test_another_dataset_leaves_the_evaluation_of_a_run_alone(dataset, tmp_path)
     scored = json.loads(invoke("evaluate", run, "--probes", "100", "--dataset", other, "--json").stdout)
     assert scored["score_wd"] != json.loads(own)["score_wd"]
     assert (run / "evaluation.json").read_bytes() == own
+
+
+@pytest.mark.filterwarnings("default")
+def test_fewer_probes_do_not_replace_more(dataset, tmp_path):
+    """What is stored is replaced by more probes, or where it is damaged; what is not stored is told."""
+    run = Path(json.loads(trained(dataset, tmp_path, "--json").stdout)["run"])
+    for probes, stored in ((100, 100), (50, 100), (200, 200)):
+        shown = invoke("evaluate", run, "--probes", probes)
+        assert json.loads((run / "evaluation.json").read_text(encoding="utf-8"))["probes"] == stored
+        assert ("is not stored; to store it, remove the file" in shown.stderr) == (probes < stored)
+    for damaged in ("{", "[]", '{"probes": "many"}'):
+        (run / "evaluation.json").write_text(damaged, encoding="utf-8")
+        assert invoke("evaluate", run, "--probes", "50").stderr == ""
+        assert json.loads((run / "evaluation.json").read_text(encoding="utf-8"))["probes"] == 50
+
+
+def test_a_terminal_sees_the_warning_on_a_line_of_its_own(dataset, tmp_path):
+    """What is said while a progress bar is shown stands above the bar, not behind it."""
+    run = json.loads(trained(dataset, tmp_path, "--json").stdout)["run"]
+    assert invoke("evaluate", run, "--probes", "100").exit_code == 0
+    _, seen = on_a_terminal("evaluate", run, "--probes", "50", NO_COLOR="1")
+    assert re.search(rb"(\n|\r|\x1b\[2K)warning: run ", seen)
+
+
+def test_training_on_removes_the_evaluation_of_the_policy_before(dataset, tmp_path):
+    """Nothing that is stored speaks of another policy than the run's; where there is nothing to train, it stays."""
+    run = Path(json.loads(trained(dataset, tmp_path, "--json").stdout)["run"])
+    assert invoke("evaluate", run, "--probes", "100").exit_code == 0
+    assert trained(dataset, tmp_path, "--resume").exit_code == 0
+    assert (run / "evaluation.json").exists()
+    assert trained(dataset, tmp_path, "--resume", "--steps", "60").exit_code == 0
+    assert not (run / "evaluation.json").exists()
+
+
+def test_a_folder_with_one_run_in_it_stands_for_the_run(dataset, tmp_path):
+    """A benchmark's folder of a cell is evaluated, drawn and estimated as its run; two runs in it are one line."""
+    made = json.loads(trained(dataset, tmp_path / "cell", "--json").stdout)["run"]
+    cell = tmp_path / "cell"
+    by_run = invoke("evaluate", made, "--probes", "100", "--json").stdout
+    Path(made, "evaluation.json").unlink()
+    assert invoke("evaluate", cell, "--probes", "100", "--json").stdout == by_run
+    assert Path(made, "evaluation.json").exists()
+    drawn = invoke("plot", "run", cell, "-o", tmp_path / "x.svg")
+    assert drawn.exit_code == 0, drawn.stderr
+    small = ("--methods", "behavior", "--episodes", "2")
+    values = [
+        json.loads(invoke("ope", dataset, path, *small, "--json").stdout)["policies"][0]["true"]
+        for path in (made, cell)
+    ]
+    assert values[0] == values[1]
+    trained(dataset, tmp_path / "cell", "--seed", "1")
+    several = invoke("evaluate", cell, "--probes", "100")
+    assert (several.exit_code, several.stdout) == (1, "")
+    assert several.stderr == f"error: run {cell}: expected a folder with one run in it, got 2 runs; name one\n"
 
 
 def test_a_callable_is_scored_in_its_process(dataset):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -287,6 +288,42 @@ def test_evaluate_with_values_is_in_the_record_and_the_file(runs):
     assert [row["probes"] for row in values["optimal"]] == ["data", "uniform", "policy", "ood", "value"]
     assert values["optimal"][-1]["true"] == pytest.approx(2)
     assert [row["probes"] for row in values["own"]] == ["policy", "uniform"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_an_evaluation_that_says_less_leaves_the_stored_values(runs, tmp_path, monkeypatch):
+    """The same without --values keeps them, other probes or another seed are not stored, and one line tells so."""
+    monkeypatch.setattr("smeoffline_cli.progress.LINE_SECONDS", math.inf)  # on a busy machine too
+    run = shutil.copytree(runs[0], tmp_path / "run")
+    (run / "evaluation.json").unlink(missing_ok=True)
+    assert invoke("evaluate", run, "--probes", 100, "--values").stderr == ""
+    stored = (run / "evaluation.json").read_bytes()
+    assert invoke("evaluate", run, "--probes", 100).stderr == ""
+    assert (run / "evaluation.json").read_bytes() == stored
+    for args in (("--probes", 50), ("--probes", 100, "--seed", 1), ("--probes", 200), ("--probes", 50, "--values")):
+        shown = invoke("evaluate", run, *args, "--json")
+        assert json.loads(shown.stdout)["probes"] == args[1]
+        assert shown.stderr.startswith(
+            f"warning: run {run}: evaluation.json keeps 100 probes of seed 0 with values; this evaluation, {args[1]} "
+        )
+        assert shown.stderr.count("\n") == 1
+        assert (run / "evaluation.json").read_bytes() == stored
+    assert invoke("evaluate", run, "--probes", 200, "--values").stderr == ""
+    assert json.loads((run / "evaluation.json").read_bytes())["probes"] == 200
+
+
+def test_a_pipe_is_told_what_is_done(runs, monkeypatch):
+    """Of a command that takes minutes a log has lines that say how far it is; of a quick one it has none."""
+    args = ("evaluate", runs[0], "--probes", 100, "--values")
+    monkeypatch.setattr("smeoffline_cli.progress.LINE_SECONDS", 600)
+    assert invoke(*args).stderr == ""
+    monkeypatch.setattr("smeoffline_cli.progress.LINE_SECONDS", 0)
+    lines = invoke(*args).stderr.splitlines()
+    assert lines[0] == "evaluating: 0/1 policies, scores"
+    assert "evaluating: 0/1 policies, policy rollouts, step 7/7" in lines
+    assert lines[-1] == "evaluating: 1/1 policies"
+    lines = invoke("evaluate", *runs[:2], "--probes", 100).stderr.splitlines()
+    assert lines[1] == f"evaluating: 1/2 policies, scores, {Path(runs[1]).name}"
 
 
 def test_values_are_shown_and_drawn(runs, tmp_path):

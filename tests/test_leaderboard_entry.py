@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -149,7 +150,10 @@ FAULTS = {
     "another width": (change(KEY, lambda a: a[KEY][:, :1]), "expected shape (12000, 2), got (12000, 1)"),
     "flat": (change(KEY, lambda a: a[KEY].ravel()), "expected shape (12000, 2), got (24000,)"),
     "transposed": (change(KEY, lambda a: a[KEY].T), "expected shape (12000, 2), got (2, 12000)"),
-    "doubles": (change(KEY, lambda a: a[KEY].astype(float)), "which is too much"),
+    "doubles": (
+        change(KEY, lambda a: a[KEY].astype(float)),
+        f"{KEY!r}: expected float32, got float64; use .astype(numpy.float32)",
+    ),
     "halves": (change(KEY, lambda a: a[KEY].astype(np.float16)), "expected float32, got float16"),
     "integers": (change(KEY, lambda a: a[KEY].astype(np.int32)), "expected float32, got int32"),
     "missing": (lambda a: a.pop(KEY), f"{KEY!r}: is missing"),
@@ -204,6 +208,26 @@ def test_all_faults_are_told_at_once(good, tmp_path):
     assert f"'{EXPLORED}--s1': is missing" in told
 
 
+def test_an_array_with_a_fault_is_not_missing(good, tmp_path):
+    """An entry in float64 gets one fault an array, its type; what is not in the file, and that alone, is missing."""
+    arrays = {name: a if name == "entry" else a.astype(float) for name, a in members(good).items()}
+    del arrays[f"{EXPLORED}--s1"]
+    np.savez(tmp_path / "bad.npz", **arrays)
+    told = faults_of(tmp_path / "bad.npz")
+    assert sum("expected float32, got float64" in fault for fault in told) == 5
+    assert [fault for fault in told if "is missing" in fault] == [f"'{EXPLORED}--s1': is missing"]
+
+
+def test_a_hash_in_a_fault_is_told_by_its_beginning(good, tmp_path):
+    """Two hashes of 64 digits would fill the screen: twelve of each tell them apart."""
+    arrays = members(good)
+    FAULTS["another hash"][0](arrays)
+    np.savez(tmp_path / "bad.npz", **arrays)
+    (told,) = faults_of(tmp_path / "bad.npz")
+    assert f"expected probes_sha256 {tiny().probes_sha256[:12]}..., got 000000000000...;" in told
+    assert tiny().probes_sha256 not in told
+
+
 def forge(path, name, header, data):
     """A member with a header of our own, in a file of otherwise sound members."""
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file, file.open(f"{name}.npy", "w") as member:
@@ -216,7 +240,7 @@ def forge(path, name, header, data):
         (b"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 2)}", b"", "expected shape"),
         (b"{'descr': '<f4', 'fortran_order': False, 'shape': (12000, 2)}", b"1234", "got fewer"),
         (b"{'descr': '<f4', 'fortran_order': False, 'shape': (12000, 2)}", bytes(96_004), "got more"),
-        (b"{'descr': '<f4', 'fortran_order': False, 'shape': (12000, 2)}", bytes(10**7), "which is too much"),
+        (b"{'descr': '<f4', 'fortran_order': False, 'shape': (12000, 2)}", bytes(10**7), "got more"),
         (b"{'descr': '|O', 'fortran_order': False, 'shape': (12000, 2)}", b"", "expected float32, got object"),
         (b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2)}", b"", "expected shape"),
         (b"__import__('os').system('true')", b"", "is damaged"),
@@ -246,7 +270,7 @@ def forge(path, name, header, data):
     ],
 )
 def test_a_forged_header_is_refused_before_memory_is_taken(header, data, told, good, tmp_path):
-    """Shape, type and size are compared with what is expected before anything is read of the array."""
+    """Shape and type are compared before anything is read of the array, and no more is read than is expected."""
     arrays = members(good)
     arrays.pop(KEY)
     np.savez(tmp_path / "bad.npz", **arrays)
@@ -369,7 +393,7 @@ def test_an_entry_of_v1_is_below_15_megabytes_and_its_probes_are_pinned():
     size = sum(4 * np.prod(shape) for shape in board.shapes.values())
     assert len(board.datasets) == 14
     assert size < 15e6
-    assert board.probes_sha256 == "09ed578426436b8f09d428f45eea7188e4e2ea962806e663ea1dbbc6e711e59e"
+    assert board.probes_sha256 == "c0e1f2862d293dfe1d3f00246b569df415c5d52323b6fdadc83649aa1533bebe"
 
 
 # Results
@@ -405,6 +429,18 @@ def test_a_line_that_was_edited_beyond_sense_is_refused(old, new, told, good):
         parse_line(text_of.replace(old, new, 1))
 
 
+def test_a_results_file_has_one_suite(good, tmp_path):
+    """A line of another suite is not added, and both suites are named."""
+    line = score_entry(read_entry(good, tiny()), tiny())
+    other = dataclasses.replace(line, submission=submission(suite="other"))
+    path = tmp_path / "results.jsonl"
+    add_line(path, other)
+    before = path.read_bytes()
+    with pytest.raises(BenchmarkError, match=r"expected entries of suite 'tiny', got 'other'; .*--results"):
+        add_line(path, line)
+    assert path.read_bytes() == before
+
+
 # The command
 
 
@@ -430,7 +466,7 @@ def test_score_adds_a_line_with_what_was_computed(suite_file, good, tmp_path):
 
 
 def test_a_faulty_entry_adds_nothing(suite_file, good, tmp_path):
-    """Every fault is on stdout, one line on stderr, the exit code is 1, and no results file appears."""
+    """Every fault is on stdout, once; how many on stderr, the exit code is 1, and no results file appears."""
     arrays = members(good)
     FAULTS["a NaN"][0](arrays)
     arrays.pop("entry")
@@ -438,14 +474,46 @@ def test_a_faulty_entry_adds_nothing(suite_file, good, tmp_path):
     done = invoke("leaderboard", "score", "bad.npz", "--suite", suite_file)
     assert done.exit_code == 1
     assert len(done.stdout.splitlines()) == 2
-    assert done.stderr.startswith("error: entry bad.npz: 2 faults")
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr == "error: entry bad.npz: 2 faults found, so it is not scored\n"
     assert not (tmp_path / "results.jsonl").exists()
     told = json.loads(invoke("leaderboard", "score", "bad.npz", "--suite", suite_file, "--json").stdout)
     assert (told["ok"], len(told["faults"])) == (False, 2)
     gone = invoke("leaderboard", "score", "nowhere.npz", "--suite", suite_file)
     assert gone.exit_code == 2
     assert gone.stderr.startswith("error: FILE 'nowhere.npz': there is no such file")
+
+
+def test_a_fault_cannot_steer_a_terminal(suite_file, good):
+    """Control characters that a file has for a shape are shown as ?."""
+    arrays = members(good)
+    arrays.pop(KEY)
+    np.savez("bad.npz", **arrays)
+    forge("bad.npz", KEY, b"{'descr': '<f4', 'fortran_order': False, 'shape': '\\x1b[31m'}", b"")
+    done = invoke("leaderboard", "score", "bad.npz", "--suite", suite_file)
+    assert done.stdout == f"{KEY!r}: expected shape (12000, 2), got ?[31m\n"
+
+
+def test_score_refuses_results_of_another_suite(suite_file, good, tmp_path):
+    """An entry of one suite adds nothing to the results of another: one line names both, with what to do."""
+    assert invoke("leaderboard", "score", good, "--suite", suite_file).exit_code == 0
+    before = (tmp_path / "results.jsonl").read_bytes()
+    (tmp_path / "other.toml").write_text(SUITE)
+    done = invoke("leaderboard", "score", good, "--suite", "other.toml")
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert "expected entries of suite 'other', got 'tiny'; name another file by --results" in done.stderr
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+def test_probes_never_replace_a_file_unasked(suite_file, tmp_path):
+    """A file that is there stays as it is, unless --overwrite is typed."""
+    out = tmp_path / "probes.npz"
+    out.write_text("precious")
+    done = invoke("leaderboard", "probes", suite_file, "-o", "probes.npz")
+    told = "error: probes.npz: exists; choose another name, or pass --overwrite to replace it\n"
+    assert (done.exit_code, done.stderr) == (1, told)
+    assert out.read_text() == "precious"
+    assert invoke("leaderboard", "probes", suite_file, "-o", "probes.npz", "--overwrite").exit_code == 0
+    assert members(out).keys() == {"probes", *tiny().datasets}
 
 
 def test_probes_are_what_an_entry_answers(suite_file, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from boards import EXPLORED, INFORMED, UNINFORMED, blend, tiny
 
@@ -23,7 +24,11 @@ from smeoffline.bench.leaderboard.scoring import score_actions
 from smeoffline.bench.suite import Suite
 from smeoffline.data.behavior import Behavior
 from smeoffline.data.recipe import Component, Recipe
+from smeoffline.data.reference import references
+from smeoffline.data.rollout import Rollout
 from smeoffline.score.statistics import Estimate
+from smeoffline.sme import probes
+from smeoffline.sme.model import score
 from smeoffline.sme.task import Task
 
 
@@ -108,7 +113,7 @@ def test_a_lead_on_the_public_tasks_is_flagged_where_its_interval_is_clear():
 )
 def test_the_kind_of_a_dataset_follows_from_its_behaviors(behaviors, expected):
     """What can be learnt from a dataset is told by its recipe."""
-    assert kind(Recipe(Task(), tuple(Component(b) for b in behaviors))) == expected
+    assert kind(Recipe(Task(), tuple(Component(b, 1 / len(behaviors)) for b in behaviors))) == expected
 
 
 def test_v1_has_what_its_rules_promise():
@@ -119,7 +124,21 @@ def test_v1_has_what_its_rules_promise():
     assert any(recipe.task.reward_every > 1 for recipe in recipes)
     assert sum(recipe.task.shaping > 0 for recipe in recipes) == 2
     assert any(len(recipe.mix) > 1 for recipe in recipes)
-    assert sum(recipe.mix[0].behavior.base == "weights" for recipe in recipes) == 4
+    assert sum(recipe.mix[0].behavior.base == "weights" for recipe in recipes) == 5
     assert any(recipe.episodes == 10 for recipe in recipes)
     slow = Suite.load("v1-slow")
     assert {recipe.dataset_id for recipe in slow.datasets} <= {recipe.dataset_id for recipe in recipes}
+
+
+def test_v1_cannot_be_won_by_shrinking():
+    """On each ranked dataset a constant is far below imitation, and shrinking closes at most an eighth of the gap."""
+    suite = Suite.load("v1")
+    recipes = {cell.recipe.dataset_id: cell.recipe for cell in suite.cells() if kind(cell.recipe) == KIND_INFORMED}
+    assert len(recipes) == 12 * suite.seeds
+    for name, recipe in recipes.items():
+        rollout, states = Rollout.prepare(recipe), probes.within(recipe.task.state_dim, 2000)
+        rows = references(rollout, states)
+        optimal = rollout.sme.optimal_action(states)
+        constant = float(score(np.full_like(optimal, 0.5), optimal).mean())
+        assert (constant - rows.imitation_score) / rows.headroom < -1 / 3, name
+        assert rows.clone_shrunk_score - rows.imitation_score <= rows.headroom / 8, name

@@ -168,6 +168,23 @@ def test_a_dataset_that_an_entry_lacks_is_not_ranked_by(lines):
 # The page
 
 
+def test_only_terms_that_the_page_has_are_explained(lines):
+    """The held-out gap is explained where there are verified entries, flags where there are any; no BC is told."""
+    middle, bc, best, *_, verified = lines
+    lead, flagged, missing = "- public − held-out: ", "- flagged: ", "There is no self-reported entry of BC yet."
+    plain = markdown("tiny", standings([middle, bc]))
+    assert [text in plain for text in (lead, flagged, missing)] == [False, False, False]
+    assert missing in markdown("tiny", standings([middle, best]))
+    assert flagged in markdown("tiny", standings([bc, lines[3]]))
+    both = markdown("tiny", standings([bc, verified]))
+    assert lead in both
+    assert "There is no verified entry of BC yet." in both
+    shown = page_html("tiny", standings([middle, best]))
+    assert missing in shown
+    assert "<dt>flagged</dt>" not in shown
+    assert "<dt>public" not in shown
+
+
 class Reader(html.parser.HTMLParser):
     """Collects elements with their attributes, and the text."""
 

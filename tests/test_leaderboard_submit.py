@@ -80,6 +80,17 @@ def test_the_same_runs_give_the_same_bytes(folder):
     assert (folder / "again.npz").read_bytes() == (folder / "one.npz").read_bytes()
 
 
+def test_submit_never_replaces_a_file_unasked(folder):
+    """A file that is there stays as it is, unless --overwrite is typed."""
+    (folder / "mine.npz").write_text("precious")
+    kept = submit("out", "--name", "BC", "-o", "mine.npz")
+    assert kept.exit_code == 1
+    assert kept.stderr == "error: mine.npz: exists; choose another name, or pass --overwrite to replace it\n"
+    assert (folder / "mine.npz").read_text() == "precious"
+    assert submit("out", "--name", "BC", "-o", "mine.npz", "--overwrite").exit_code == 0
+    assert read_entry(folder / "mine.npz", Board.load("one.toml")).submission.name == "BC"
+
+
 def test_runs_that_do_not_make_an_entry_are_told(folder, tmp_path):
     """A missing seed, a run twice, another suite, mixed settings or no run at all: one line each, and no file."""
     runs = sorted(run.parent for run in (folder / "out" / "runs").glob("*/*/run.json"))
@@ -123,7 +134,7 @@ def test_a_part_of_the_runs_is_a_partial_entry(folder):
 def test_the_policies_of_runs_are_what_acts(folder):
     """An entry's actions are those of the run's policy file at the probes."""
     board = Board.load("one.toml")
-    submit("out", "--name", "BC", "-o", "bc.npz")
+    submit("out", "--name", "BC", "-o", "bc.npz", "--overwrite")
     entry = read_entry(folder / "bc.npz", board)
     for run in (folder / "out" / "runs").glob("*/*/run.json"):
         record, policy = open_run(run.parent)

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards import SUITE, tiny
+from boards import SUITE, blend, submission, tiny
 from command import invoke, python
 
+from smeoffline.bench.leaderboard.entry import Entry
 from smeoffline.bench.leaderboard.held_out import transitions
-from smeoffline.bench.leaderboard.lines import read_lines
+from smeoffline.bench.leaderboard.lines import add_line, read_lines
 from smeoffline.bench.leaderboard.sandbox import Entrant, Sandbox
+from smeoffline.bench.leaderboard.scoring import score_entry
 from smeoffline.data.rollout import Rollout
 from smeoffline.errors import BenchmarkError
 
@@ -260,6 +262,20 @@ def test_who_knows_the_public_tasks_is_found_out(folder, tmp_path, monkeypatch):
     assert all(s.gap_closed < 0 for s in line.scores[next(iter(line.scores))])
     assert line.held_out.lead.low > 1
     assert "0123456789abcdef" not in (folder / "results.jsonl").read_text()
+
+
+def test_verify_refuses_results_of_another_suite(folder, tmp_path):
+    """What could not be added after hours is refused before anything is trained."""
+    (folder / "cheat.py").write_text(CHEAT)
+    (folder / "other.toml").write_text(SUITE)
+    (tmp_path / "salt").write_text("0123456789abcdef")
+    add_line(folder / "results.jsonl", score_entry(Entry(submission(), blend(0.5), "0" * 64), tiny()))
+    before = (folder / "results.jsonl").read_bytes()
+    command = ["leaderboard", "verify", "cheat:train", "--salt-file", tmp_path / "salt", "--trust"]
+    done = invoke(*command, "--suite", "other.toml")
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert "expected entries of suite 'other', got 'tiny'" in done.stderr
+    assert (folder / "results.jsonl").read_bytes() == before
 
 
 def test_verify_asks_for_trust(folder, tmp_path):

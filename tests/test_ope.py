@@ -18,7 +18,8 @@ from smeoffline.data.storage import store
 from smeoffline.errors import DatasetError, PolicyError, SmeofflineError, SpecError
 from smeoffline.score.ope.estimate import off_policy
 from smeoffline.score.ope.importance import Weighted
-from smeoffline.score.ope.methods import METHODS, NEED_DENSITY, Logged
+from smeoffline.score.ope.methods import Logged
+from smeoffline.score.ope.names import METHODS, NEED_DENSITY
 from smeoffline.score.ope.notes import notes
 from smeoffline.score.ope.records import Estimate, PolicyEstimates, method_scores
 from smeoffline.score.ope.targets import find_target, log_density
@@ -211,7 +212,7 @@ def test_estimates_that_rewards_do_not_allow_are_noted():
         _estimated("c", fqe=-0.01, direct=0.9),
     ]
     (note,) = notes(policies, horizon=1, fqe_steps=1000, shaped=False)
-    assert note.startswith("direct of a-s0 (1.6059), b (-0.4763) is outside of what rewards allow")
+    assert note.startswith("direct of sme-x--a-s0 (1.6059), b (-0.4763) is outside of what rewards allow")
     assert notes(policies, horizon=1, fqe_steps=1000, shaped=True) == ()
 
 
@@ -222,7 +223,7 @@ def test_few_effective_episodes_are_noted_once():
         for name, samples in (("runs/sme-x--a-s0", 9.9), ("b", 1.0), ("c", 10.0))
     ]
     (note,) = notes(policies, horizon=1, fqe_steps=1, shaped=False)
-    assert note.startswith("pdis, wis of a-s0, b rest on fewer than 10 effective episodes")
+    assert note.startswith("pdis, wis of sme-x--a-s0, b rest on fewer than 10 effective episodes")
     assert notes(policies[2:], horizon=1, fqe_steps=1, shaped=False) == ()
 
 
@@ -290,6 +291,6 @@ def test_importance_needs_densities(root):
 
 def test_behavior_is_a_word_only_for_one_behavior():
     """Of a mixture or of random actions nobody can say what they mean to do."""
-    for mix in ((Component(EASY), Component(Behavior(nu=0.1))), (Component(Behavior(base="random")),)):
+    for mix in ((Component(EASY, 0.5), Component(Behavior(nu=0.1), 0.5)), (Component(Behavior(base="random")),)):
         with pytest.raises(SmeofflineError, match="single behavior"):
             find_target("behavior", Rollout.prepare(Recipe(TASK, mix)), 0.3)

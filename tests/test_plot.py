@@ -12,6 +12,7 @@ from command import invoke
 from scipy import stats
 from stored import block, write
 
+from smeoffline.bench.pictures import canvas
 from smeoffline.bench.pictures import dataset as picture_dataset
 from smeoffline.bench.pictures.behaviors import Seen, behaviors_picture, seen
 from smeoffline.bench.pictures.canvas import PIXELS, optimal_square, square_states
@@ -23,6 +24,7 @@ from smeoffline.data.storage import store
 from smeoffline.errors import SpecError, TrainingError
 from smeoffline.sme.task import Task
 from smeoffline.train.record import RunRecord
+from smeoffline_cli import plot
 
 PNG = b"\x89PNG\r\n"
 TINY = Task(state_dim=2, action_dim=2)
@@ -38,6 +40,26 @@ def test_the_same_task_gives_the_same_svg(tmp_path):
     paths = [task_picture((1, 2), (3,), action_dim=2).save(tmp_path / f"{i}.svg") for i in range(2)]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert {"C = 1", "C = 2", "uniform"} <= set(texts(paths[0]))
+
+
+@pytest.mark.parametrize("state_dims", [(1,), (2, 8), (32,)])
+def test_no_density_is_cut_off(state_dims):
+    """One axis, the same in all panels, holds every curve, also where few state channels make actions dense."""
+    figure = task_picture((1, 2), state_dims).figure
+    panels = [ax for ax in figure.axes if ax.get_yscale() == "function"]
+    assert len(panels) == 2 * len(state_dims)
+    assert len({ax.get_ylim() for ax in panels}) == 1
+    highest = max(float(np.max(curve.get_data().values)) for ax in panels for curve in ax.patches)
+    assert highest < panels[0].get_ylim()[1]
+    assert panels[0].get_ylim()[1] == pytest.approx(1.05 * max(highest, 4))
+
+
+@pytest.mark.parametrize(("state_dims", "whatever"), [((2, 8), False), ((1,), True)])
+def test_the_heading_tells_that_squares_have_two_state_channels(state_dims, whatever, tmp_path):
+    """They have, whichever sizes are compared below; where two is none of these, the heading says so."""
+    (heading,) = [t for t in texts(task_picture((1,), state_dims).save(tmp_path / "t.svg")) if "first channel" in t]
+    assert "N_s = 2" in heading
+    assert ("whatever is compared below" in heading) == whatever
 
 
 def test_the_square_shows_the_optimal_action_where_it_is():
@@ -137,6 +159,11 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_drawn(targe
     assert result.stderr.count("\n") == 1
     assert target in result.stderr
     assert [path for path in tmp_path.iterdir() if path.name != "minari"] == []
+
+
+def test_the_command_knows_the_endings_of_the_library():
+    """What `-o` accepts is what a picture can be saved as."""
+    assert plot.ENDINGS == canvas.ENDINGS
 
 
 def test_a_dataset_that_is_no_sme_is_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,15 @@ def behaviors(draw) -> Behavior:
     return Behavior(base, nu, explore, sigma, policy="policy.onnx", policy_sha256=digest)
 
 
-shares = st.one_of(st.sampled_from([0.1, 1.0, 1 / 3, 2.0]), st.floats(1e-3, 1e3))
-mixes = st.lists(st.builds(Component, behaviors(), shares), min_size=1, max_size=4).map(tuple)
+@st.composite
+def mixtures(draw) -> tuple[Component, ...]:
+    """One to four behaviors whose shares sum to 1, up to rounding."""
+    listed = draw(st.lists(behaviors(), min_size=1, max_size=4))
+    parts = [draw(st.one_of(st.sampled_from([0.1, 1.0, 2.0]), st.floats(1e-3, 1e3))) for _ in listed]
+    return tuple(Component(b, part / math.fsum(parts)) for b, part in zip(listed, parts, strict=True))
+
+
+mixes = mixtures()
 recipes = st.builds(Recipe, task=tasks(), mix=mixes, episodes=counts, seed=seeds)
 
 
@@ -122,17 +130,17 @@ def test_ids_are_built_from_the_fields(recipe, expected):
 
 
 def test_a_mixture_is_named_by_six_hex_digits():
-    """Several behaviors are named by a hash of behaviors and shares, the same whatever the shares' scale."""
-    parts = (Component(bias(nu=0.1), 1), Component(Behavior("random"), 3))
+    """Several behaviors are named by a hash of behaviors and shares."""
+    parts = (Component(bias(nu=0.1), 0.25), Component(Behavior("random"), 0.75))
     recipe = Recipe(Task(), parts)
     head, digits, version = recipe.dataset_id.rsplit("-", 2)
     assert (head, version) == ("sme/s8a4-c1-mix", "v0")
     assert len(digits) == 6
     assert set(digits) <= set("0123456789abcdef")
-    scaled = tuple(Component(c.behavior, c.share * 25) for c in parts)
-    assert Recipe(Task(), scaled).dataset_id == recipe.dataset_id
     assert Recipe(Task(), parts[::-1]).dataset_id != recipe.dataset_id
-    assert Recipe(Task(), (parts[0], Component(Behavior("random"), 2))).dataset_id != recipe.dataset_id
+    others = tuple(Component(c.behavior, 0.5) for c in parts)
+    assert Recipe(Task(), others).dataset_id != recipe.dataset_id
+    assert Recipe.load("mixture-c1").dataset_id == "sme/s8a4-c1-mix-a68d79-v0"  # what is published keeps its id
 
 
 @given(neighbors())
@@ -188,16 +196,35 @@ def toml(tables: dict) -> str:
     return "\n".join([*parts, "[dataset]", *lines(tables["dataset"])])
 
 
-@given(mixes)
-def test_shares_sum_to_one(mix):
-    """Shares keep their proportions and are scaled to a sum of 1, once: doing it again changes nothing."""
-    recipe = Recipe(Task(), mix)
-    given_shares, kept = [c.share for c in mix], [c.share for c in recipe.mix]
-    assert math.fsum(kept) == pytest.approx(1, abs=1e-8)
-    for share, result in zip(given_shares, kept, strict=True):
-        assert result == pytest.approx(share / sum(given_shares), rel=1e-8)
+@given(mixes, st.floats(-9e-7, 9e-7))
+def test_shares_that_were_rounded_sum_to_one(mix, error):
+    """A sum that misses 1 by rounding is mended, once: doing it again changes nothing."""
+    rounded = tuple(Component(c.behavior, c.share * (1 + error)) for c in mix)
+    recipe = Recipe(Task(), rounded)
+    assert math.fsum(c.share for c in recipe.mix) == pytest.approx(1, abs=1e-8)
+    assert [c.share for c in recipe.mix] == pytest.approx([c.share for c in mix], rel=1e-6)
     assert dataclasses.replace(recipe, episodes=7).mix == recipe.mix
     assert [c.behavior for c in recipe.mix] == [c.behavior for c in mix]
+
+
+@pytest.mark.parametrize(
+    ("shares", "total"), [((0.8, 0.1), "0.9"), ((3, 1), "4"), ((0.5,), "0.5"), ((0.9, 0.100002), "1.000002")]
+)
+def test_shares_of_another_sum_are_refused(shares, total):
+    """They are no weights: the line tells their sum, from Python as from a file."""
+    mix = tuple(Component(bias(nu=0.1 * i), share) for i, share in enumerate(shares))
+    with pytest.raises(SpecError, match=rf"recipe: shares must sum to 1, got {re.escape(total)};"):
+        Recipe(Task(), mix)
+    with pytest.raises(SpecError, match=rf"^mine: recipe: shares must sum to 1, got {re.escape(total)};"):
+        Recipe.from_toml("".join(f"[[behavior]]\nshare = {share}\n" for share in shares), source="mine")
+
+
+def test_shares_that_are_left_out_are_equal():
+    """Where no behavior has a share, all have the same."""
+    tables = [{"base": "bias"}, {"base": "optimal"}, {"base": "random"}]
+    recipe = Recipe.from_dict({"behavior": tables})
+    assert [c.share for c in recipe.mix] == [1 / 3] * 3
+    assert recipe == Recipe.from_dict({"behavior": [{**table, "share": 1 / 3} for table in tables]})
 
 
 def test_an_empty_file_is_the_default_recipe():
@@ -226,6 +253,8 @@ def test_an_empty_file_is_the_default_recipe():
         ("[[behavior]]\nshare = 0", ["share", "above 0", "got 0"]),
         ("[[behavior]]\nshare = -1", ["share", "-1"]),
         ("[[behavior]]\nshare = 'half'", ["share", "'half'"]),
+        ("[[behavior]]\nshare = 0.5\n[[behavior]]\n", ["behavior 2 has no share", "every one", "or none"]),
+        ("[[behavior]]\nshare = 0.5\n[[behavior]]\nshares = 0.5", ["unknown key 'shares'", "did you mean 'share'"]),
         ("[behavior]\nnu = 0.1", ["[[behavior]]", "two brackets"]),
         ("behavior = 'bias'", ["[[behavior]]"]),
         ("behavior = []", ["at least one behavior"]),

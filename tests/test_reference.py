@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from smeoffline.data.acting import Actor, intend_at
 from smeoffline.data.behavior import Behavior
 from smeoffline.data.exploration import EXPLORATIONS
 from smeoffline.data.recipe import Component, Recipe
-from smeoffline.data.reference import Mixture, References, reference_returns, references
+from smeoffline.data.reference import Mixture, References, reference_returns, references, shrunk
 from smeoffline.data.rollout import Rollout
 from smeoffline.sme import probes
 from smeoffline.sme.task import Task
@@ -29,11 +32,11 @@ SINGLE = [
 MIXES = {f"{b.base}-{b.explore}": (Component(b),) for b in SINGLE} | {
     "two biases": (Component(Behavior(nu=0.8), 0.7), Component(Behavior(nu=0.8), 0.3)),
     "every kind": (
-        Component(Behavior("bias", 0.5, "probit", 0.4), 3),
-        Component(Behavior("weights", 0.4, "gaussian", 0.3), 2),
-        Component(Behavior("optimal", explore="uniform", sigma=0.3), 1),
-        Component(Behavior("bias", 0.7), 2),
-        Component(Behavior("random"), 1),
+        Component(Behavior("bias", 0.5, "probit", 0.4), 3 / 9),
+        Component(Behavior("weights", 0.4, "gaussian", 0.3), 2 / 9),
+        Component(Behavior("optimal", explore="uniform", sigma=0.3), 1 / 9),
+        Component(Behavior("bias", 0.7), 2 / 9),
+        Component(Behavior("random"), 1 / 9),
     ),
 }
 PROBES, DRAWS = 100, 6000
@@ -102,11 +105,13 @@ def test_imitation_is_the_better_clone(name):
     rows = references(prepared(MIXES[name]), probes.within(TASK.state_dim, 200))
     assert rows.imitation_score == max(rows.clone_mean_score, rows.clone_median_score)
     assert rows.headroom == 1 - rows.imitation_score
+    assert rows.clone_shrunk_score >= rows.imitation_score - 1e-12
     scores = rows.to_dict()
     assert set(scores) == {
         "behavior_score",
         "clone_mean_score",
         "clone_median_score",
+        "clone_shrunk_score",
         "imitation_score",
         "headroom",
         "optimal_score",
@@ -116,6 +121,29 @@ def test_imitation_is_the_better_clone(name):
     assert scores["optimal_score"] == 1
     assert all(0 <= scores[key] <= 1 for key in scores if key.endswith("_score"))
     assert rows.headroom >= 0
+
+
+@given(
+    actions=arrays(np.float64, (7, 3), elements=st.floats(0, 1)),
+    optimal=arrays(np.float64, (7, 3), elements=st.floats(0, 1)),
+)
+def test_shrinking_takes_the_best_factor(actions, optimal):
+    """No factor between 0 and 1 brings the actions closer to the optimal ones, and all deviations have the same."""
+    found = shrunk(actions, optimal)
+    error = np.abs(found - optimal).mean()
+    for factor in np.linspace(0, 1, 101):
+        assert error <= np.abs(0.5 + factor * (actions - 0.5) - optimal).mean() + 1e-12
+    off = np.abs(actions - 0.5) > 1e-6
+    factors = (found - 0.5)[off] / (actions - 0.5)[off]
+    assert np.ptp(factors) < 1e-6 if off.any() else (found == actions).all()
+    assert ((factors >= -1e-9) & (factors <= 1 + 1e-9)).all()
+
+
+def test_a_constant_is_a_shrunk_clone():
+    """Where a large constant error meets optimal actions near 1/2 (C = 2), shrinking closes a third of the gap."""
+    rows = references(Rollout.prepare(Recipe(Task(complexity=2), (Component(Behavior("bias", 0.5, "probit", 0.5)),))))
+    assert rows.clone_shrunk_score > 0.89  # what the constant action 1/2 scores in this task
+    assert (rows.clone_shrunk_score - rows.imitation_score) / rows.headroom > 1 / 3
 
 
 def test_approximate_clones_say_so():
@@ -187,11 +215,12 @@ def test_random_actions_at_the_papers_size():
 
 def test_rows_hold_no_more_than_they_say():
     """The dataclass and its JSON agree."""
-    rows = References(0.8, 0.9, 0.95, 0.6, False)
+    rows = References(0.8, 0.9, 0.95, 0.97, 0.6, False)
     assert rows.to_dict() == {
         "behavior_score": 0.8,
         "clone_mean_score": 0.9,
         "clone_median_score": 0.95,
+        "clone_shrunk_score": 0.97,
         "random_score": 0.6,
         "imitation_score": 0.95,
         "headroom": pytest.approx(0.05),

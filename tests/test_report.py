@@ -196,6 +196,23 @@ def test_text_in_figures_stays_text(gain):
 
 
 @pytest.mark.parametrize(
+    ("algos", "order"),
+    [
+        (("bc", "iql"), ["BC, C = 1", "IQL, C = 1", "BC, C = 10", "IQL, C = 10"]),
+        (
+            ("bc", "iql", "td3plusbc", "plas", "crr", "awac", "bcq"),
+            ["BC, C = 1", "BC, C = 10", "IQL, C = 1", "IQL, C = 10"],
+        ),
+    ],
+)
+def test_panels_to_compare_are_side_by_side(tmp_path, algos, order):
+    """A row of the heat map has every algorithm on a task; with too many of them, an algorithm on every task."""
+    made, _ = render(synthetic.write(tmp_path, synthetic.gain(1, algos=algos, nus=(0.0, 0.3))))
+    titles = re.findall(r">([^<>\n]+, C = \d+)</text>", made["figures/gain.svg"])
+    assert titles[: len(order)] == order
+
+
+@pytest.mark.parametrize(
     ("content", "fragments"),
     [
         (None, ["results.jsonl", "benchmark"]),
@@ -273,6 +290,25 @@ def test_a_benchmark_in_which_all_failed_has_a_report(tmp_path):
     assert all(cell["n"] == 0 and cell["within"] is None for cell in made.record["cells"])
 
 
+def test_gains_stand_beside_what_shrinkage_gives(tmp_path, gain):
+    """A column tells what shrinking imitation gains, and the page what that means; results without it have neither."""
+    page = gain.files[0].read_text()
+    assert "| dataset | n | headroom | shrinkage | BC |" in page
+    assert "may owe nothing to the reward" in page
+    rows = [row for row in gain.record["datasets"] if row["headroom"] >= 0.02]
+    for row in rows:
+        shrinkage = row["clone_shrunk_score"] - row["imitation_score"]
+        assert shrinkage == pytest.approx(0.1 * row["headroom"], abs=2e-6)
+        assert f"| {row['n']} | {row['headroom']:.3f} | +{shrinkage:.3f} |" in page
+    earlier = []
+    for cell in synthetic.gain(**SMALL_GAIN):
+        kept = {name: value for name, value in cell.evaluation.items() if name != "clone_shrunk_score"}
+        earlier.append(dataclasses.replace(cell, evaluation=kept))
+    made = report(synthetic.write(tmp_path, earlier))
+    assert "shrinkage" not in made.files[0].read_text().lower()
+    assert {row["clone_shrunk_score"] for row in made.record["datasets"]} == {None}
+
+
 def test_one_seed_has_no_interval_and_says_so(tmp_path):
     """With one seed every spread and interval is null, and the page says why; with two it does not."""
     made = report(synthetic.write(tmp_path, synthetic.gain(**{**SMALL_GAIN, "seeds": 1})))
@@ -290,3 +326,10 @@ def test_the_page_tells_how_to_make_it_again(gain):
     assert "| torch | 0.0.0 |" in page
     assert "| machine | synthetic |" in page
     assert "Seeds: 0 and 1." in page
+
+
+def test_a_suite_of_ones_own_is_called_as_a_file(tmp_path):
+    """Only the name of a shipped suite is a command's argument; of another one the page names the file, and says so."""
+    cells = [dataclasses.replace(cell, suite="mine") for cell in synthetic.gain(**SMALL_GAIN)]
+    page = report(synthetic.write(tmp_path, cells)).files[0].read_text()
+    assert "sme-offline benchmark mine.toml --out DIR --seeds 2 --steps 1000  # the suite's own file\n" in page

@@ -156,21 +156,31 @@ def test_algorithms_are_compared_on_what_all_have_finished():
     """A missing run drops its seed for all; an algorithm without a dataset is not ranked, and why is told."""
     cells = synthetic.gain(3, algos=("bc", "iql", "plas"), nus=(0.5,), complexities=(1,))
     whole = ranking(study(cells))
-    assert (len(whole.datasets), whole.seeds, whole.dropped, whole.excluded) == (5, (3, 3), 0, {})
-    lost = next(c for c in cells if c.algo == "iql" and c.seed == 1 and c.behavior[0]["sigma"] == 0)
+    assert (len(whole.datasets), whole.seeds, whole.dropped, whole.excluded) == (4, (3, 3), 0, {})
+    lost = next(c for c in cells if c.algo == "iql" and c.seed == 1 and c.behavior[0]["sigma"] == 0.3)
     made = ranking(study([synthetic.failed(c) if c is lost else c for c in cells]))
     assert (made.seeds, made.dropped) == ((2, 3), 2)
-    assert {value.n for value in made.panel.iqm.values()} == {14}
-    few = [c for c in cells if c.algo != "plas" or c.behavior[0]["sigma"] == 0]
+    assert {value.n for value in made.panel.iqm.values()} == {11}
+    few = [
+        c for c in cells if c.algo != "plas" or (c.behavior[0]["explore"] == "probit" and c.behavior[0]["sigma"] == 0.3)
+    ]
     made = ranking(study(few))
     assert set(made.panel.algorithms) == {"BC", "IQL"}
-    assert made.excluded == {"PLAS": "finished on 1 of 5 datasets with headroom"}
+    assert made.excluded == {"PLAS": "finished on 1 of 4 datasets that can teach"}
     assert made.panel == ranking(study([c for c in cells if c.algo != "plas"])).panel
+
+
+def test_a_dataset_without_information_is_not_ranked():
+    """Where each state shows one action no reward can teach, so such a dataset says nothing of who learns from it."""
+    silent = [synthetic.cell(a, nu=0.5, seed=s) for a in ("bc", "iql") for s in range(3)]
+    assert ranking(study(silent)) is None
+    told = exploring(3, (1,))
+    assert ranking(study([*silent, *told])) == ranking(study(told))
 
 
 def test_a_run_without_headroom_counts_for_none():
     """A seed whose dataset leaves no gap has no gap closed; the other seeds of its dataset still count."""
-    cells = [synthetic.cell(a, nu=0.5, seed=s) for a in ("bc", "iql") for s in range(3)]
+    cells = exploring(3, (1,))
     null = {"rl_gain": None, "gap_closed": None}
     nulled = [dataclasses.replace(c, evaluation={**c.evaluation, **null}) if c.seed == 0 else c for c in cells]
     made = ranking(study(nulled))

@@ -30,7 +30,7 @@ ARRAYS = (
     "optimal_actions",
     "log_densities",
 )
-EVERY_KIND = (
+ALONE = (
     Component(Behavior("bias", 0.3, "probit", 0.3)),
     Component(Behavior("weights", 0.2, "ou", 0.3)),
     Component(Behavior("optimal", explore="gaussian", sigma=0.2)),
@@ -38,7 +38,8 @@ EVERY_KIND = (
     Component(Behavior("weights", 0.1)),
     Component(Behavior("random")),
 )
-BOTH_DENSITIES = (Component(Behavior("bias", 0.3, "probit", 0.3), 3), Component(Behavior("random"), 1))
+EVERY_KIND = tuple(Component(c.behavior, 1 / len(ALONE)) for c in ALONE)
+BOTH_DENSITIES = (Component(Behavior("bias", 0.3, "probit", 0.3), 0.75), Component(Behavior("random"), 0.25))
 
 
 def rolled(recipe: Recipe, workers: int | None = 1) -> list[EpisodeBlock]:
@@ -266,8 +267,8 @@ STEPPED = {
     "killed, paid every 3, shaped": Recipe(
         Task(episode_length=20, kill_threshold=0.6, reward_every=3, min_reward=0.3, shaping=0.5, discount=0.9),
         (
-            Component(Behavior("bias", 0.1, "probit", 0.3)),
-            Component(Behavior("optimal", explore="uniform", sigma=0.1)),
+            Component(Behavior("bias", 0.1, "probit", 0.3), 0.5),
+            Component(Behavior("optimal", explore="uniform", sigma=0.1), 0.5),
         ),
     ),
     "shaped": Recipe(Task(episode_length=20, shaping=0.5), (Component(Behavior("random")),)),
@@ -364,7 +365,7 @@ def test_optimal_behavior_earns_one_a_step():
 
 def test_components_come_in_their_shares():
     """Each episode's behavior is drawn with the recipe's shares, one episode independent of another."""
-    mix = tuple(Component(Behavior(nu=0.1 * i), share) for i, share in enumerate((5, 3, 2)))
+    mix = tuple(Component(Behavior(nu=0.1 * i), share) for i, share in enumerate((0.5, 0.3, 0.2)))
     recipe = Recipe(Task(state_dim=1, action_dim=1, episode_length=1), mix, episodes=4000)
     components = np.concatenate([block.components for block in rolled(recipe)])
     counts = np.bincount(components, minlength=3)
@@ -416,7 +417,7 @@ def intended(recipe: Recipe, one: dict, behavior: Behavior) -> np.ndarray:
 
 @pytest.mark.parametrize(
     "mix",
-    [pytest.param((c,), id=f"{c.behavior.base}-{c.behavior.explore}") for c in EVERY_KIND]
+    [pytest.param((c,), id=f"{c.behavior.base}-{c.behavior.explore}") for c in ALONE]
     + [pytest.param(EVERY_KIND, id="mixture")],
 )
 def test_behaviors_act_as_specified(mix):
@@ -481,10 +482,10 @@ def test_log_densities_past_the_end_are_zero():
 @pytest.mark.parametrize(
     ("mix", "known"),
     [
-        *[((c,), c.behavior.explore == "probit" or c.behavior.base == "random") for c in EVERY_KIND],
+        *[((c,), c.behavior.explore == "probit" or c.behavior.base == "random") for c in ALONE],
         (BOTH_DENSITIES, True),
         (EVERY_KIND, False),
-        ((*BOTH_DENSITIES, Component(Behavior())), False),
+        ((BOTH_DENSITIES[0], Component(Behavior(), 0.25)), False),
     ],
 )
 def test_log_densities_exist_where_all_behaviors_have_them(mix, known):

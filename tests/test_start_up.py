@@ -52,6 +52,27 @@ def test_versions_load_no_torch():
     assert shown.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plot", "run", ".", "-o", "x.jpg"], "--out 'x.jpg': expected a name that ends in .svg or .png"),
+        (["evaluate", ".", "--values", "--figure", "x.pdf"], "--figure 'x.pdf': expected a name that ends in .svg"),
+        (["ope", "sme/x-v0", "optimal", "--methods", "foo"], "--methods: expected methods of fqe, pdis,"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_is_wrong_on_its_face_is_told_before_anything_heavy_is_loaded(words, said):
+    """A file of a kind that can't be written and an unknown method are usage errors, at once."""
+    shown = python(
+        "import sys\nsys.stderr = sys.stdout\nfrom smeoffline_cli.main import program\n"
+        f"try: program.main({words!r})\nexcept SystemExit as end: print(end.code)\n"
+        "print([m for m in ('torch', 'minari', 'h5py', 'd3rlpy', 'scipy', 'matplotlib') if m in sys.modules])"
+    )
+    error, code, loaded = shown.splitlines()
+    assert error.startswith(f"error: {said}")
+    assert (code, loaded) == ("2", "[]")
+
+
 def offered(*words):
     """What TAB offers after these words, the last of them incomplete."""
     completion = ShellComplete(main.program, {}, "sme-offline", "_SME_OFFLINE_COMPLETE")
@@ -67,16 +88,25 @@ def offered(*words):
         (("benchmark", "smo"), ["smoke"]),
         (("generate", "--recipe", "table1-c10-"), ["table1-c10-nu0", "table1-c10-nu0p1"]),
         (("generate", "--complex"), ["--complexity"]),
+        (("generate", "--base", "b"), ["bias"]),
+        (("generate", "--explore", ""), ["none", "probit", "gaussian", "uniform", "ou"]),
+        (("bundle", "install", "s"), ["sample"]),
+        (("leaderboard", "probes", "v"), ["v1", "v1-slow"]),
+        (("leaderboard", "score", "x.npz", "--suite", "v"), ["v1", "v1-slow"]),
+        (("leaderboard", "submit", "x", "--suite", "ga"), ["gain"]),
+        (("ope", "x", "b"), ["behavior"]),
+        (("ope", "x", "--methods", "w"), ["wis", "wpdis"]),
+        (("ope", "x", "--methods", "fqe,wis,w"), ["fqe,wis,wpdis"]),
         (("genrate", "--"), ["--version", "--help"]),  # a misspelling is no traceback in the prompt
     ],
 )
 def test_the_shell_is_offered_what_fits(words, expected):
-    """Commands, subcommands, algorithms, suites, recipes and options that begin with what was typed."""
+    """Commands, options, and the names and words that they take, where they begin with what was typed."""
     found = offered(*words)
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.parametrize("command", [["inspect"], ["train"], ["plot", "dataset"]])
+@pytest.mark.parametrize("command", [["inspect"], ["train"], ["plot", "dataset"], ["evaluate", "x", "--dataset"]])
 def test_the_shell_is_offered_datasets(command, minari_root):
     """Ids of the datasets that are there, whatever else lies beside them; where none fits, files."""
     for name in ("sme/a-v0", "sme/b-v0"):
@@ -87,12 +117,14 @@ def test_the_shell_is_offered_datasets(command, minari_root):
     assert offered(*command, "./d") == ["./d"]
 
 
-def test_the_shell_is_offered_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", [["plot", "run"], ["evaluate"], ["evaluate", "x"], ["leaderboard", "submit"]])
+def test_the_shell_is_offered_runs(command, tmp_path, monkeypatch):
     """Folders below `runs`, where `train` puts them."""
     (tmp_path / "runs" / "one").mkdir(parents=True)
     (tmp_path / "runs" / "one" / "run.json").touch()
     monkeypatch.chdir(tmp_path)
-    assert offered("plot", "run", "") == ["runs/one"]
+    assert offered(*command, "") == offered(*command, "runs/") == ["runs/one"]
+    assert offered("ope", "x", "") == ["runs/one", "behavior", "optimal"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -107,16 +139,26 @@ def test_each_shell_gets_its_script(shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=60)
 
 
-def test_completion_is_light():
+@pytest.mark.parametrize(
+    ("words", "offer"),
+    [
+        ("inspect s", "sme/a-v0"),
+        ("bundle install s", "sample"),
+        ("train x --algo i", "iql"),
+        ("leaderboard probes sm", "smoke"),
+    ],
+)
+def test_completion_is_light(words, offer):
     """At a TAB neither torch nor minari nor d3rlpy is loaded, and nothing but offers is printed."""
     assert invoke("generate", *SMALL, "--id", "sme/a-v0").exit_code == 0
     shown = python(
         "import os, sys\nfrom smeoffline_cli.main import main\n"
-        "os.environ.update(_SME_OFFLINE_COMPLETE='bash_complete', COMP_WORDS='sme-offline inspect s', COMP_CWORD='2')\n"
+        f"os.environ.update(COMP_WORDS='sme-offline {words}', COMP_CWORD='{len(words.split())}')\n"
+        "os.environ.update(_SME_OFFLINE_COMPLETE='bash_complete')\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print([m for m in ('torch', 'minari', 'h5py', 'd3rlpy', 'scipy', 'matplotlib') if m in sys.modules])"
     )
-    assert shown.splitlines() == ["plain,sme/a-v0", "[]"]
+    assert shown.splitlines() == [f"plain,{offer}", "[]"]
 
 
 def test_every_variable_of_the_environment_is_told():

@@ -165,7 +165,7 @@ def test_an_algorithm_that_raises_keeps_its_traceback(tmp_path):
 
 
 def test_a_run_that_worked_keeps_no_old_traceback(tmp_path):
-    """What an earlier attempt raised is gone once the algorithm works."""
+    """What an earlier attempt raised is gone once the algorithm works, and so is an evaluation of another policy."""
     attempts = []
 
     def mended(data, *, seed, steps):
@@ -176,8 +176,10 @@ def test_a_run_that_worked_keeps_no_old_traceback(tmp_path):
 
     with pytest.raises(TrainingError, match="raised ZeroDivisionError"):
         run(tmp_path, mended)
+    (error,) = tmp_path.rglob("error.txt")
+    error.with_name("evaluation.json").touch()
     made = run(tmp_path, mended, resume=True)
-    assert not (made.run / "error.txt").exists()
+    assert not [path.name for path in made.run.iterdir() if path.name in ("error.txt", "evaluation.json")]
 
 
 def test_an_interrupted_algorithm_can_begin_again(tmp_path):

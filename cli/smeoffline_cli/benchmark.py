@@ -48,6 +48,10 @@ def command(
     SUITE is a file, or the name of a shipped suite, such as table1, gain, size or smoke. A cell is one
     algorithm on one dataset with one seed; its result is a line in DIR/results.jsonl.
 
+    A suite's file is TOML: seeds, steps, tables [[datasets]] (recipe, or task, behavior and dataset, in which a list
+    is an axis of a grid) and tables [[algorithms]] (name, variant, settings, steps). docs/reference/formats.md has an
+    example.
+
     Stopped and called again, the command goes on: no finished cell is repeated, one that was under way goes
     on from its checkpoint, and one that failed is tried again.
     """

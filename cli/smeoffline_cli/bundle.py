@@ -36,10 +36,17 @@ def command() -> None:
     help="Pack the datasets of a suite, generating those that are missing.",
 )
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Seeds of the suite, instead of its own.")
+@options.overwrite_option
 @options.json_option
 @click.pass_context
 def pack(
-    ctx: click.Context, datasets: tuple[str, ...], out: Path, suite: str | None, seeds: int | None, as_json: bool
+    ctx: click.Context,
+    datasets: tuple[str, ...],
+    out: Path,
+    suite: str | None,
+    seeds: int | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write datasets to one file.
 
@@ -49,11 +56,11 @@ def pack(
         raise click.UsageError("expected a DATASET or --suite, got neither", ctx)
     if seeds is not None and suite is None:
         raise click.UsageError("--seeds: goes with --suite; leave it out", ctx)
+    paths.check_new(out, overwrite=overwrite)
     with interruption.at_once():
-        from smeoffline.data.bundle.pack import check_new, ensure
+        from smeoffline.data.bundle.pack import ensure
         from smeoffline.data.bundle.pack import pack as write
 
-        check_new(out)
         recipes = []
         if suite is not None:
             from smeoffline.bench.suite import Suite
@@ -65,7 +72,7 @@ def pack(
     with progress_bar("generating", "transitions") as progress:
         names = [*datasets, *ensure(recipes, progress=progress)]
     with progress_bar("bundle", "bytes") as progress:
-        made = write(names, out, progress=progress)
+        made = write(names, out, overwrite=overwrite, progress=progress)
     if as_json:
         emit_json(made.to_dict())
         return
@@ -99,7 +106,7 @@ def verify(file: str, regenerate: bool, as_json: bool) -> None:
 
 
 @command.command("install")
-@click.argument("sources", nargs=-1, required=True, metavar="FILE_OR_URL_OR_NAME...")
+@click.argument("sources", nargs=-1, required=True, metavar="FILE_OR_URL_OR_NAME...", shell_complete=complete.bundles)
 @click.option("--sha256", metavar="HEX", help="Refuse a file of another hash.")
 @click.option("--overwrite", is_flag=True, help="Replace datasets of the same ids.")
 @options.json_option
@@ -111,8 +118,13 @@ def install(ctx: click.Context, sources: tuple[str, ...], sha256: str | None, ov
     Nothing appears before it was verified, and what fails leaves nothing behind.
     """
     with interruption.at_once():
-        from smeoffline.data.bundle.install import install as fetch
-    with options.refusals(ctx, {"sha256": "--sha256"}), progress_bar("bundle", "bytes") as progress:
+        from smeoffline.data.bundle.sources import find_sources
+
+        with options.refusals(ctx, {"sha256": "--sha256"}):
+            find_sources(sources, sha256)
+
+        from smeoffline.data.bundle.install import install as fetch  # heavy: not before the sources are there
+    with progress_bar("bundle", "bytes") as progress:
         made = fetch(sources, sha256=sha256, overwrite=overwrite, progress=progress)
     for failure in made.failures:
         emit_warning(failure)

@@ -1,4 +1,4 @@
-"""What the shell offers after TAB: ids of datasets, recipes, suites, algorithms and runs.
+"""What the shell offers after TAB: ids of datasets, recipes, suites, bundles, algorithms, runs, and an option's words.
 
 Called in a process of its own at every TAB, so it looks at names alone and imports neither torch nor minari.
 A dataset that can't be read, or any other trouble, is no reason to disturb whoever is typing.
@@ -62,8 +62,33 @@ def _runs() -> list[str]:
     return sorted(str(path.parent) for path in Path().glob("runs/*/run.json"))
 
 
+def _bundles() -> list[str]:
+    from smeoffline.data.bundle.sources import registered
+
+    return [bundle.name for bundle in registered()]
+
+
+def words(*names: str) -> Any:
+    """Offer these words."""
+    return _completer(lambda: names)
+
+
+def listed(*names: str) -> Any:
+    """Offer these words behind every comma of a list, each once."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        del ctx, param
+        before, comma, last = incomplete.rpartition(",")
+        left = [name for name in names if name not in before.split(",") and name.startswith(last)]
+        return [CompletionItem(f"{before}{comma}{name}") for name in left]
+
+    return complete
+
+
 datasets: Any = _completer(_datasets, or_file=True)
 recipes: Any = _completer(_recipes, or_file=True)
 suites: Any = _completer(_suites, or_file=True)
+bundles: Any = _completer(_bundles, or_file=True)
 algorithms: Any = _completer(_algorithms)
 runs: Any = _completer(_runs, or_file=True)
+policies: Any = _completer(lambda: [*_runs(), "behavior", "optimal"], or_file=True)

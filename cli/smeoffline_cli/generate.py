@@ -11,7 +11,7 @@ from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json
 from smeoffline_cli.progress import progress_bar
-from smeoffline_cli.references import can_explore, emit_references
+from smeoffline_cli.references import emit_references
 
 if TYPE_CHECKING:
     from smeoffline.data.generate import Generated
@@ -41,6 +41,10 @@ def command(
     reward to teach: headroom.
 
     The same options give the same bytes.
+
+    A recipe's file is TOML: [task] (state_dim, action_dim, complexity, ... as the options, but seed for --task-seed),
+    one or more [[behavior]] (base, nu, explore, sigma, policy, share) and [dataset] (episodes, seed, id); each may be
+    left out. docs/reference/formats.md tells more.
     """
     with interruption.at_once():
         spec = _from_options(ctx) if recipe is None else _from_file(ctx, recipe)
@@ -95,6 +99,8 @@ def _check_id(ctx: click.Context) -> None:
 
 def _show(made: Generated, spec: Recipe) -> None:
     """Print what was made and what it can teach."""
+    from smeoffline.data.behavior import can_explore  # loaded by now; help does without
+
     record = made.to_dict()
     fields = {name: record[name] for name in ("path", "episodes", "transitions", "sha256")}
     emit_fields(made.dataset_id, {**fields, "seconds": f"{made.seconds:.1f}"})

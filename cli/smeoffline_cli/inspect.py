@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ import click
 
 from smeoffline_cli import options, paths
 from smeoffline_cli.edge import interruption
-from smeoffline_cli.output import emit_fields, emit_json
-from smeoffline_cli.references import can_explore, emit_references
+from smeoffline_cli.output import cell, emit_fields, emit_json
+from smeoffline_cli.references import emit_references
 
 if TYPE_CHECKING:
     from smeoffline.data.audit.inspection import Finding, Inspection
@@ -77,20 +77,32 @@ def _write_page(path: Path, found: Inspection) -> None:
 
 def _show(dataset_id: str, description: Mapping[str, Any]) -> None:
     """Print what the dataset is and what it can teach, as far as its metadata make sense."""
-    scalars = {k: v for k, v in description.items() if not isinstance(v, (Mapping, list)) and k not in HIDDEN}
+    from smeoffline.data.behavior import can_explore  # loaded by now; help does without
+
+    scores, recipe = description.get("scores"), description.get("recipe")
+    behaviors = recipe.get("behavior") if isinstance(recipe, Mapping) else None
+    listed = [b for b in behaviors if isinstance(b, Mapping)] if isinstance(behaviors, list) else []
+    fields = dict(description)
+    counts = fields.get("behavior_episodes")
+    if isinstance(counts, list):
+        fields["behavior_episodes"] = _mixed(counts, listed)
+    scalars = {k: v for k, v in fields.items() if not isinstance(v, (Mapping, list)) and k not in HIDDEN}
     for name, key in (("quality", "trajectory_quality"), ("coverage", "state_action")):
         part = description.get(name)
         if isinstance(part, Mapping):
             scalars[key.replace("state_action", "state-action coverage")] = part[key]
     emit_fields(dataset_id, {name.replace("_", " "): value for name, value in scalars.items()})
     click.echo()
-    scores, recipe = description.get("scores"), description.get("recipe")
-    behaviors = recipe.get("behavior") if isinstance(recipe, Mapping) else None
     if isinstance(scores, Mapping) and isinstance(scores.get("headroom"), float):
-        listed = behaviors if isinstance(behaviors, list) else []
-        explores = can_explore(b for b in listed if isinstance(b, Mapping))
+        explores = can_explore(listed)
         emit_references(scores, explores=explores)
         click.echo()
+
+
+def _mixed(counts: list[Any], behaviors: Sequence[Mapping[str, Any]]) -> str:
+    """A mixture's episodes beside the shares they were drawn by: `4 (share 0.9000) + 1 (share 0.1000)`."""
+    parts = [f"{cell(n)} (share {cell(b.get('share'))})" for n, b in zip(counts, behaviors, strict=False)]
+    return " + ".join(parts)
 
 
 def _verdict(found: Inspection) -> str:

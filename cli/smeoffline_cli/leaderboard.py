@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from smeoffline_cli import options, paths
+from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption
-from smeoffline_cli.output import cell, emit_fields, emit_json, emit_table
+from smeoffline_cli.output import cell, emit_fields, emit_json, emit_table, one_line
 from smeoffline_cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ suite_option = click.option(
     show_default=True,
     metavar="SUITE",
     help="A file, or the name of a shipped suite.",
+    shell_complete=complete.suites,
 )
 results_option = click.option(
     "--results",
@@ -61,15 +63,17 @@ def command() -> None:
 
 
 @command.command("probes")
-@click.argument("suite", type=paths.SUITE)
+@click.argument("suite", type=paths.SUITE, shell_complete=complete.suites)
 @out_option
+@options.overwrite_option
 @options.json_option
-def probes(suite: str, out: str, as_json: bool) -> None:
+def probes(suite: str, out: str, overwrite: bool, as_json: bool) -> None:
     """Write the states at which an entry gives its actions.
 
     SUITE is a file, or the name of a shipped suite: v1. The file is a .npz with an array of observations for each
     dataset, and the hash that an entry repeats.
     """
+    paths.check_new(out, overwrite=overwrite)
     from smeoffline.bench.leaderboard.board import Board
 
     board = Board.load(suite)
@@ -83,13 +87,14 @@ def probes(suite: str, out: str, as_json: bool) -> None:
 
 
 @command.command("submit")
-@click.argument("runs", type=RUNS, nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", type=RUNS, nargs=-1, required=True, metavar="RUN...", shell_complete=complete.runs)
 @click.option("--name", required=True, help="What the leaderboard calls it.")
 @click.option("--author", "authors", multiple=True, metavar="NAME", help="An author; may be repeated.")
 @click.option("--link", metavar="URL", help="A paper or a repository.")
 @click.option("--partial", is_flag=True, help="Datasets or seeds are missing: list it, don't rank it.")
 @suite_option
 @out_option
+@options.overwrite_option
 @options.json_option
 @click.pass_context
 def submit(
@@ -101,12 +106,14 @@ def submit(
     partial: bool,
     suite: str,
     out: str,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Write an entry from finished runs.
 
     RUN is a run's folder, or a folder with runs in it, such as DIR/runs/*--iql-* of a benchmark.
     """
+    paths.check_new(out, overwrite=overwrite)
     with interruption.at_once():
         from smeoffline.bench.leaderboard.board import Board
         from smeoffline.bench.leaderboard.submit import submit as write
@@ -130,24 +137,24 @@ def submit(
 def score(entry: str, suite: str, results: str, as_json: bool) -> None:
     """Check an entry, score it from the optimum, and add its line.
 
-    Every fault is told, and makes the exit code 1; nothing is added then.
+    FILE is a .npz of actions, which `submit` writes, or anything that follows docs/leaderboard.md. Every fault is
+    told, and makes the exit code 1; nothing is added then.
     """
     with interruption.at_once():
         from smeoffline.bench.leaderboard.board import Board
         from smeoffline.bench.leaderboard.entry import EntryError, read_entry
-        from smeoffline.bench.leaderboard.lines import add_line
-        from smeoffline.bench.leaderboard.scoring import score_entry
+        from smeoffline.bench.leaderboard.lines import add_line, check_suite
 
         board = Board.load(suite)
+        check_suite(Path(results), board.suite.name)
         try:
-            line = score_entry(read_entry(Path(entry), board), board)
+            found = read_entry(Path(entry), board)
         except EntryError as error:
-            if as_json:
-                emit_json({"ok": False, "entry": entry, "faults": list(error.faults)})
-            else:
-                for fault in error.faults:
-                    click.echo(fault)
-            raise
+            _refuse(entry, error.faults, as_json)
+
+        from smeoffline.bench.leaderboard.scoring import score_entry  # heavy: not before the entry is right
+
+        line = score_entry(found, board)
     add_line(Path(results), line)
     _show(line, results, as_json)
 
@@ -199,17 +206,17 @@ def verify(
         )
     with interruption.at_once():
         from smeoffline.bench.leaderboard.board import Board
-        from smeoffline.bench.leaderboard.lines import add_line, read_lines
+        from smeoffline.bench.leaderboard.lines import add_line, check_suite
         from smeoffline.bench.leaderboard.sandbox import Entrant
-        from smeoffline.bench.leaderboard.verify import verify as run
         from smeoffline.bench.suite import Suite
 
         whole = Suite.load(suite)
         with options.refusals(ctx, {"suite: seeds": "--seeds", "entrant": "MODULE:FUNCTION"}):
             board = Board(whole.with_size(seeds=seeds))
             found = Entrant.find(entrant)
-        if Path(results).exists():
-            read_lines(Path(results))  # refused now, not when all is trained
+        check_suite(Path(results), whole.name)  # refused now, not when all is trained
+
+        from smeoffline.bench.leaderboard.verify import verify as run  # heavy: not before all that is right
     click.echo(
         f"{entrant} runs in a sandbox, {2 * len(board.places)} trainings; this is isolation, not proof", err=True
     )
@@ -268,6 +275,21 @@ def _emit(title: str, fields: dict[str, Any], as_json: bool, title_key: str = "s
         emit_json({title_key: title, **fields})
     else:
         emit_fields(title, {name.replace("_", " "): value for name, value in fields.items()})
+
+
+def _refuse(entry: str, faults: Sequence[str], as_json: bool) -> NoReturn:
+    """Tell every fault of an entry, once.
+
+    Raises:
+        click.ClickException: Always.
+    """
+    if as_json:
+        emit_json({"ok": False, "entry": entry, "faults": list(faults)})
+    else:
+        for fault in faults:
+            click.echo(one_line(fault))
+    count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
+    raise click.ClickException(f"entry {entry}: {count} found, so it is not scored")
 
 
 def _show(line: Line, results: str, as_json: bool) -> None:

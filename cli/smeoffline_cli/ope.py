@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
-from smeoffline_cli import options, paths
+from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption
 from smeoffline_cli.output import emit_fields, emit_json, emit_table
 from smeoffline_cli.progress import progress_bar
 
+METHODS = ("fqe", "pdis", "wis", "wpdis", "direct", "behavior")
 TARGET = paths.Existing("either", "name a run's folder, an ONNX file, behavior or optimal", ("behavior", "optimal"))
 # How the library's messages about an option begin.
 FLAGS = {
@@ -29,11 +29,19 @@ FLAGS = {
 
 @click.command("ope")
 @options.dataset_argument
-@click.argument("targets", type=TARGET, metavar="RUN|POLICY.onnx|behavior|optimal...", nargs=-1, required=True)
+@click.argument(
+    "targets",
+    type=TARGET,
+    metavar="RUN|POLICY.onnx|behavior|optimal...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete.policies,
+)
 @click.option(
     "--methods",
     metavar="LIST",
-    help="Of fqe, pdis, wis, wpdis, direct and behavior, separated by commas.  [default: all that apply]",
+    help=f"Of {options.spelled(METHODS, 'and')}, separated by commas.  [default: all that apply]",
+    shell_complete=complete.listed(*METHODS),
 )
 @click.option("--sigma", type=float, help="Probit noise around every policy.  [default: the behavior's]")
 @click.option("--discount", type=float, help="Of rewards.  [default: the task's, 0.99]")
@@ -54,14 +62,20 @@ def command(
     same noise around it, `Phi(Phi^-1(a) + sigma eps)`, since a deterministic one has no importance weights; its
     true value is that of the noisy policy.
     """
+    chosen = None if methods is None else [name.strip() for name in methods.split(",")]
     with interruption.at_once():  # torch, while an interruption can't abort it
+        if chosen is not None:
+            from smeoffline.score.ope.names import check_methods  # without torch: refused at once
+
+            with options.refusals(ctx, FLAGS):
+                check_methods(chosen)
         from smeoffline.score.ope.estimate import off_policy
 
-    with options.refusals(ctx, FLAGS), progress_bar("evaluating", "policies") as progress:
+    with options.refusals(ctx, FLAGS), progress_bar("evaluating", "policies", lines=True) as progress:
         found = off_policy(
             dataset,
             targets,
-            methods=None if methods is None else [name.strip() for name in methods.split(",")],
+            methods=chosen,
             progress=progress,
             **numbers,
         )
@@ -74,14 +88,18 @@ def command(
 
 def _show(record: Mapping[str, Any]) -> None:
     """Print the estimates beside the truth, and how good each method is."""
+    from smeoffline.score.runs import short_names
+
     names = ("discount", "horizon", "sigma", "fqe_steps")
     emit_fields(record["dataset_id"], {name.replace("_", " "): record[name] for name in names})
     click.echo()
     methods = list(record["methods"])
+    policies = record["policies"]
     rows = [
-        (Path(p["name"]).name, p["true"], p["standard_error"], *(p["estimates"][m]["value"] for m in methods))
-        for p in sorted(record["policies"], key=lambda p: -p["true"])
+        (name, p["true"], p["standard_error"], *(p["estimates"][m]["value"] for m in methods))
+        for name, p in zip(short_names([p["name"] for p in policies]), policies, strict=True)
     ]
+    rows.sort(key=lambda row: -row[1])
     emit_table(["mean reward a step", "true", "+-", *methods], rows)
     click.echo()
     ks = [found["k"] for found in record["methods"][methods[0]]["regret"]]

@@ -7,7 +7,7 @@ of the library is imported to show help. A test compares the defaults told here 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,14 @@ from click.core import ParameterSource
 from smeoffline_cli import complete, paths
 
 Decorated = Callable[..., Any]
+
+BASES = ("bias", "weights", "optimal", "random", "policy")
+EXPLORATIONS = ("none", "probit", "gaussian", "uniform", "ou")
+
+
+def spelled(names: Sequence[str], last: str = "or") -> str:
+    """`a, b or c`."""
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class Field:
         kind: What click parses it as; the library validates the value.
         default: What `--help` tells: the field's default, or a remark on it.
         help: What it means.
+        words: What the shell offers for it.
     """
 
     owner: str
@@ -39,6 +48,7 @@ class Field:
     kind: type | click.ParamType[Any]
     default: Any
     help: str
+    words: tuple[str, ...] = ()
 
     @property
     def parameter(self) -> str:
@@ -56,14 +66,7 @@ FIELDS = (
     Field("task", "kill_threshold", "--kill-threshold", float, 0, "A step that earns less ends the episode."),
     Field("task", "shaping", "--shaping", float, 0, "Weight of shaping rewards; they change no optimum."),
     Field("task", "seed", "--task-seed", int, 1, "Draws the transition and the optimal policy."),
-    Field(
-        "behavior",
-        "base",
-        "--base",
-        str,
-        "bias",
-        "What it means to do: bias, weights, optimal, random or policy.",
-    ),
+    Field("behavior", "base", "--base", str, "bias", f"What it means to do: {spelled(BASES)}.", BASES),
     Field("behavior", "nu", "--nu", float, 0, "Size of the systematic error, drawn once."),
     Field(
         "behavior",
@@ -71,7 +74,8 @@ FIELDS = (
         "--explore",
         str,
         "probit if sigma > 0, else none",
-        "Kind of noise: none, probit, gaussian, uniform or ou.",
+        f"Kind of noise: {spelled(EXPLORATIONS)}.",
+        EXPLORATIONS,
     ),
     Field("behavior", "sigma", "--sigma", float, 0, "Size of the noise, drawn at each step."),
     Field("behavior", "policy", "--policy", paths.POLICY, "none", "The ONNX file of base policy."),
@@ -87,6 +91,11 @@ _FIELD_FLAGS = {f"{field.owner}: {field.name}": field.flag for field in FIELDS}
 def json_option(command: Decorated) -> Decorated:
     """`--json`, passed as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def overwrite_option(command: Decorated) -> Decorated:
+    """`--overwrite`, for a command that calls `paths.check_new`."""
+    return click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")(command)
 
 
 def workers_option(command: Decorated) -> Decorated:
@@ -107,7 +116,10 @@ def field_options(*owners: str, names: Collection[str] | None = None) -> Callabl
         for field in reversed(FIELDS):
             if field.owner in owners and (names is None or field.name in names):
                 text = f"{field.help}  [default: {field.default}]"
-                option = click.option(field.flag, field.parameter, type=field.kind, default=None, help=text)
+                offered = complete.words(*field.words) if field.words else None
+                option = click.option(
+                    field.flag, field.parameter, type=field.kind, default=None, help=text, shell_complete=offered
+                )
                 command = option(command)
         return command
 

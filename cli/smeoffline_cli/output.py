@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def emit_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def emit_warning(text: str) -> None:
     """Print a remark on stderr, in one line."""
-    click.echo(f"warning: {one_line(text)}", err=True)
+    # not click's echo, which writes past what a progress bar has put in stderr's place, and so onto the bar
+    sys.stderr.write(f"warning: {one_line(text)}\n")
 
 
 def one_line(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -36,19 +36,37 @@ class Existing(click.Path):
 
 
 class NewFile(click.Path):
-    """A file that a command writes: its folder must be there."""
+    """A file that a command writes: its folder must be there.
 
-    def __init__(self, path_type: type[str] | type[Path] = str) -> None:
+    Args:
+        path_type: What the command gets.
+        endings: That its name may have; none for any.
+    """
+
+    def __init__(self, path_type: type[str] | type[Path] = str, endings: Sequence[str] = ()) -> None:
         super().__init__(readable=False, path_type=path_type)
+        self.endings = endings
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, as the type that was asked for."""
         path = Path(value)
         if value == "" or path.is_dir():
             _refuse(value, f"expected a file, got {'a folder' if value else 'nothing'}; name a file", param, ctx)
+        if self.endings and path.suffix not in self.endings:
+            _refuse(value, f"expected a name that ends in {' or '.join(self.endings)}", param, ctx)
         if not path.parent.is_dir():
             _refuse(value, f"there is no folder {str(path.parent)!r}; make it first", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def check_new(path: str | Path, *, overwrite: bool) -> None:
+    """Refuse to write over a file, unless that was asked for; called first, before any work.
+
+    Raises:
+        click.ClickException: The file exists.
+    """
+    if os.path.lexists(path) and not overwrite:
+        raise click.ClickException(f"{path}: exists; choose another name, or pass --overwrite to replace it")
 
 
 class Folder(click.Path):

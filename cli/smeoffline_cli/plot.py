@@ -15,6 +15,8 @@ from smeoffline_cli.output import emit_fields, emit_json
 if TYPE_CHECKING:
     from smeoffline.bench.pictures.canvas import Picture
 
+ENDINGS = (".svg", ".png")  # as the library has them; a test compares the two
+
 
 @click.group("plot")
 def command() -> None:
@@ -27,7 +29,7 @@ def command() -> None:
 def _output(function: options.Decorated) -> options.Decorated:
     """`-o` and `--json`."""
     text = "The picture, .svg or .png.  [default: an SVG in the current folder]"
-    path = click.option("-o", "--out", "target", metavar="FILE", type=paths.NewFile(Path), help=text)
+    path = click.option("-o", "--out", "target", metavar="FILE", type=paths.NewFile(Path, ENDINGS), help=text)
     return path(options.json_option(function))
 
 
@@ -68,7 +70,7 @@ def task(
                 seed=task_seed,
             )
 
-    _emit(ctx, draw, target, as_json=as_json)
+    _emit(draw, target, as_json=as_json)
 
 
 @command.command("behaviors")
@@ -95,14 +97,13 @@ def behaviors(
             made = Task(**options.typed_fields(ctx, "task"))
             return behaviors_picture(made, nu=nu, sigma=sigma, policy=policy)
 
-    _emit(ctx, draw, target, as_json=as_json)
+    _emit(draw, target, as_json=as_json)
 
 
 @command.command("dataset")
 @options.dataset_argument
 @_output
-@click.pass_context
-def dataset(ctx: click.Context, dataset: str, target: Path | None, as_json: bool) -> None:
+def dataset(dataset: str, target: Path | None, as_json: bool) -> None:
     """Visited states, actions beside the optimum, and scores.
 
     DATASET is an id or a folder. With two state channels, states are drawn in the color of the action taken on
@@ -114,17 +115,17 @@ def dataset(ctx: click.Context, dataset: str, target: Path | None, as_json: bool
 
         return dataset_picture(dataset)
 
-    _emit(ctx, draw, target, as_json=as_json)
+    _emit(draw, target, as_json=as_json)
 
 
 @command.command("run")
 @click.argument("run", type=paths.RUN, shell_complete=complete.runs)
 @_output
-@click.pass_context
-def run(ctx: click.Context, run: str, target: Path | None, as_json: bool) -> None:
+def run(run: str, target: Path | None, as_json: bool) -> None:
     """Learning curves, and scores once it is evaluated.
 
-    RUN is the folder of a run; it may be training still. Your own algorithm has scores alone.
+    RUN is the folder of a run, or one with a single run in it, as a benchmark makes for each cell; it may be training
+    still. Your own algorithm has scores alone.
     """
 
     def draw() -> Picture:
@@ -132,16 +133,12 @@ def run(ctx: click.Context, run: str, target: Path | None, as_json: bool) -> Non
 
         return run_picture(run)
 
-    _emit(ctx, draw, target, as_json=as_json)
+    _emit(draw, target, as_json=as_json)
 
 
-def _emit(ctx: click.Context, draw: Callable[[], Picture], target: Path | None, *, as_json: bool) -> None:
+def _emit(draw: Callable[[], Picture], target: Path | None, *, as_json: bool) -> None:
     """Draw, write and print what was written and what it shows."""
     with interruption.at_once():  # nothing is written yet
-        from smeoffline.bench.pictures.canvas import check_target
-
-        with options.refusals(ctx, {"picture": "--out"}):
-            check_target(target)
         picture = draw()
     path = picture.save(target)
     if as_json:

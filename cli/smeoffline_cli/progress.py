@@ -1,13 +1,21 @@
-"""A progress bar with rate and time left on stderr, where stderr is a terminal; nothing in a pipe."""
+"""A progress bar with rate and time left on stderr, where stderr is a terminal.
+
+In a pipe there is nothing, or a line now and then where a command that says nothing for minutes asks for it.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import click
+
 from smeoffline_cli.edge import interruption
+
+LINE_SECONDS = 10.0  # between two lines in a pipe
 
 
 class Report(Protocol):
@@ -18,19 +26,20 @@ class Report(Protocol):
 
 
 @contextmanager
-def progress_bar(label: str, unit: str) -> Iterator[Report]:
+def progress_bar(label: str, unit: str, *, lines: bool = False) -> Iterator[Report]:
     """A callback that shows `done` of `total`.
 
     Args:
         label: What is going on, e.g. `"generating"`.
         unit: What is counted, in the plural, e.g. `"transitions"`.
+        lines: Whether a pipe gets a line every `LINE_SECONDS`, the first after as many: a quick command stays silent.
 
     Yields:
         `report(done, total, note)`, to be called from the main thread. On a terminal or not, it also raises
         a KeyboardInterrupt that was swallowed elsewhere.
     """
     if not sys.stderr.isatty():
-        yield _check_only
+        yield _lines(label, unit) if lines else _check_only
         return
 
     from rich.console import Console
@@ -64,3 +73,18 @@ def _check_only(done: int, total: int, note: str = "", /) -> None:
     """Show nothing."""
     del done, total, note
     interruption.check()
+
+
+def _lines(label: str, unit: str) -> Report:
+    """Show a line now and then."""
+    last = time.monotonic()
+
+    def report(done: int, total: int, note: str = "", /) -> None:
+        nonlocal last
+        interruption.check()
+        now = time.monotonic()
+        if now - last >= LINE_SECONDS:
+            last = now
+            click.echo(f"{label}: {done:,}/{total:,} {unit}" + (f", {note}" if note else ""), err=True)
+
+    return report

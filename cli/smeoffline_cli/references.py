@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -37,13 +37,3 @@ def lesson(headroom: float, *, explores: bool) -> str:
     if not explores:
         return "left by the best imitation; but no state shows two actions, so rewards can tell little"
     return "left by the best imitation, and what the rewards of different actions can teach"
-
-
-def can_explore(behaviors: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a state can show more than one action.
-
-    Args:
-        behaviors: The behaviors of a recipe, with their fields.
-    """
-    listed = list(behaviors)
-    return len(listed) > 1 or any(b.get("base") == "random" or b.get("explore") != "none" for b in listed)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from smeoffline.train.job import TrainedRun
 
 
+ALGORITHMS = (
+    "bc", "iql", "awac", "bcq", "bear", "calql", "cql", "crr",
+    "ddpg", "plas", "prdc", "rebrac", "sac", "td3", "td3plusbc",
+)  # fmt: skip
 # How the library's messages about an option begin.
 FLAGS = {"algorithm": "--algo", "train: seed": "--seed", "train: steps": "--steps", "setting": "--set"}
 KEPT = "stopped before the end; a run that had begun keeps its last checkpoint: run the same command with --resume"
@@ -31,7 +35,7 @@ KEPT = "stopped before the end; a run that had begun keeps its last checkpoint: 
     required=True,
     metavar="NAME",
     shell_complete=complete.algorithms,
-    help="bc, iql, td3plusbc, ... (any continuous-action algorithm of d3rlpy), or your own as module:function.",
+    help=f"{', '.join(ALGORITHMS)} (of d3rlpy), or your own as module:function.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws weights and batches.")
 @click.option("--steps", type=int, default=10_000, show_default=True, help="Updates in all, also when resuming.")

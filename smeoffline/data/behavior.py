@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,16 @@ from smeoffline.sme.task import known_keys, real_number
 BASES = ("bias", "weights", "optimal", "random", "policy")
 WITHOUT_NU = ("optimal", "random", "policy")
 MAX_NOISE = 1000.0
+
+
+def can_explore(behaviors: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a state can show more than one action: without that, no reward tells what another would have earned.
+
+    Args:
+        behaviors: Those of a recipe, as their fields.
+    """
+    listed = list(behaviors)
+    return len(listed) > 1 or any(b.get("base") == "random" or b.get("explore") != "none" for b in listed)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ ROWS = (
     ("imitation_score", "the best that cloning can do"),
     ("clone_mean_score", "perfect least-squares cloning"),
     ("clone_median_score", "perfect least-absolute cloning"),
+    ("clone_shrunk_score", "the better clone, drawn towards 1/2 as far as helps"),
     ("behavior_score", "what acted, its exploration included"),
     ("random_score", "uniform actions"),
 )

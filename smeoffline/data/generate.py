@@ -79,8 +79,8 @@ def generate(
 
     Args:
         task: The task.
-        behavior: What acts; or several (behavior, share), of which each episode draws one. None is
-            `Behavior()`, which acts optimally.
+        behavior: What acts; or several (behavior, share), of which each episode draws one; shares sum to 1.
+            None is `Behavior()`, which acts optimally.
         episodes: >= 1.
         seed: In [0, 2^63).
         dataset_id: Instead of the id that is built from the arguments.

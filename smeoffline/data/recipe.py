@@ -20,7 +20,8 @@ from smeoffline.sme.task import Task, known_keys, real_number, whole_number
 VERSION = 0  # the id's last part; rises when the bytes of a spec change
 MAX_EPISODES = 10**9
 SEED_LIMIT = 2**63
-SHARES_SUM = 1e-9  # shares this near to a sum of 1 are kept to the bit: a stored recipe reads back as itself
+SHARES_SUM = 1e-6  # how far from 1 the sum of shares may be: they may have been rounded
+SHARES_KEPT = 1e-9  # shares this near to a sum of 1 are kept to the bit: a stored recipe reads back as itself
 
 DEFAULT_EPISODES = 1000
 DEFAULT_SEED = 0
@@ -32,7 +33,7 @@ class Component:
 
     Attributes:
         behavior: What acts.
-        share: In (0, 1]; a recipe's shares sum to 1 (it normalizes what it is given).
+        share: In (0, 1]; a recipe's shares sum to 1.
     """
 
     behavior: Behavior
@@ -61,7 +62,7 @@ class Recipe:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Validate, and normalize the shares."""
+        """Validate, and bring shares that were rounded to a sum of 1."""
         if not self.mix:
             raise SpecError("recipe: expected at least one behavior, got none")
         for name, low, high in (("episodes", 1, MAX_EPISODES), ("seed", 0, SEED_LIMIT - 1)):
@@ -70,7 +71,9 @@ class Recipe:
         if min(shares) <= 0:
             raise SpecError(f"recipe: every share must be above 0, got {min(shares):g}")
         total = math.fsum(shares)
-        if abs(total - 1.0) <= SHARES_SUM:
+        if abs(total - 1.0) > SHARES_SUM:
+            raise SpecError(f"recipe: shares must sum to 1, got {total:.9g}; give each behavior its part of 1")
+        if abs(total - 1.0) <= SHARES_KEPT:
             total = 1.0
         mix = tuple(Component(c.behavior, share / total) for c, share in zip(self.mix, shares, strict=True))
         object.__setattr__(self, "mix", mix)
@@ -145,7 +148,7 @@ class Recipe:
             raise SpecError(f"recipe [dataset]: id must be text, got {name!r}")
         return cls(
             task=Task.from_dict(tables.get("task", {})),
-            mix=tuple(_component(b) for b in behaviors),
+            mix=_mix(behaviors),
             episodes=dataset.get("episodes", DEFAULT_EPISODES),
             seed=dataset.get("seed", DEFAULT_SEED),
             name=name,
@@ -179,11 +182,20 @@ class Recipe:
             raise SpecError(f"{source}: not a recipe: a number too long or tables too deep to read") from None
 
 
-def _component(table: Mapping[str, Any]) -> Component:
-    """One [[behavior]] table: a behavior's fields and its share."""
+def _mix(tables: Sequence[Mapping[str, Any]]) -> tuple[Component, ...]:
+    """The behaviors of [[behavior]] tables; where none has a share, all have the same."""
+    mix = tuple(_component(table, 1 / len(tables)) for table in tables)
+    without = [i for i, table in enumerate(tables, start=1) if "share" not in table]
+    if 0 < len(without) < len(tables):
+        raise SpecError(f"recipe: behavior {without[0]} has no share, but others have; give every one a share, or none")
+    return mix
+
+
+def _component(table: Mapping[str, Any], share: float) -> Component:
+    """One [[behavior]] table: a behavior's fields and its share, or the one given here."""
     known_keys("behavior", table, [*(f.name for f in dataclasses.fields(Behavior)), "share"])
     fields = dict(table)
-    share = fields.pop("share", 1.0)
+    share = fields.pop("share", share)
     return Component(Behavior.from_dict(fields), share)
 
 

@@ -1,7 +1,8 @@
 """Reference rows: what needs no training to know.
 
 On the within-distribution probes, in expectation over the behavior's noise: the score of the optimum, of
-the behavior, of perfect least-squares and least-absolute cloning of it, and of random actions.
+the behavior, of perfect least-squares and least-absolute cloning of it, of shrinking a clone's actions towards
+1/2, and of random actions.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ ROWS = {
     "optimal_score": ("optimal", "the optimum, known in every state"),
     "clone_mean_score": ("clone mean", "perfect imitation by least squares"),
     "clone_median_score": ("clone median", "perfect imitation by least absolute error"),
+    "clone_shrunk_score": ("clone shrunk", "imitation drawn towards 1/2 as far as helps: no reward needed"),
     "behavior_score": ("behavior", "what the dataset shows"),
     "random_score": ("random", "uniform actions"),
 }
@@ -40,6 +42,9 @@ class References:
         behavior_score: What acts in the data, its exploration included.
         clone_mean_score: E[a | s]: perfect least-squares cloning.
         clone_median_score: Perfect least-absolute cloning, channel by channel.
+        clone_shrunk_score: The better clone with its actions drawn towards 1/2 by the one factor in [0, 1] that is
+            best here. Regularization and early stopping draw actions that way, too, so that gains over imitation up to
+            this may owe nothing to the reward. At a factor of 0 it is the constant action 1/2.
         random_score: Uniform actions.
         approximate: Whether the clones ignore something: noise correlated in time (`ou`), or that mixed
             behaviors visit different states.
@@ -48,6 +53,7 @@ class References:
     behavior_score: float
     clone_mean_score: float
     clone_median_score: float
+    clone_shrunk_score: float
     random_score: float
     approximate: bool
 
@@ -82,10 +88,12 @@ def references(rollout: Rollout, states: Floats | None = None) -> References:
     z = sme.preactivation(states)
     optimal = phi(z).astype(np.float64)
     mixture = Mixture.at(rollout.actors, [c.share for c in rollout.recipe.mix], states, z)
+    mean, median = mixture.mean(), mixture.median()
     return References(
         behavior_score=1.0 - float(mixture.expected_error(optimal).mean()),
-        clone_mean_score=_score(mixture.mean(), optimal),
-        clone_median_score=_score(mixture.median(), optimal),
+        clone_mean_score=_score(mean, optimal),
+        clone_median_score=_score(median, optimal),
+        clone_shrunk_score=max(_score(shrunk(clone, optimal), optimal) for clone in (mean, median)),
         random_score=1.0 - float((optimal**2 - optimal + 0.5).mean()),  # E|U - c| = c^2 - c + 1/2
         approximate=len(rollout.actors) > 1 or any(a.exploration.approximate for a in rollout.actors),
     )
@@ -93,6 +101,30 @@ def references(rollout: Rollout, states: Floats | None = None) -> References:
 
 def _score(actions: Doubles, optimal: Doubles) -> float:
     return 1.0 - float(np.abs(actions - optimal).mean())
+
+
+def shrunk(actions: Doubles, optimal: Doubles) -> Doubles:
+    """Actions drawn towards 1/2 by the factor in [0, 1] that brings them closest to the optimal ones.
+
+    The error mean |f x - y| of deviations x and y from 1/2 is convex in the factor f; its minimum is the median of
+    y / x with weights |x|.
+
+    Args:
+        actions: (B, N_a) in [0, 1].
+        optimal: (B, N_a) in [0, 1].
+
+    Returns:
+        (B, N_a); the actions themselves where shrinking does not help.
+    """
+    x, y = (actions - 0.5).ravel(), (optimal - 0.5).ravel()
+    off = x != 0
+    if not off.any():
+        return actions
+    ratios, weights = y[off] / x[off], np.abs(x[off])
+    order = np.argsort(ratios)
+    reached = np.cumsum(weights[order])
+    factor = ratios[order][np.searchsorted(reached, 0.5 * reached[-1])]
+    return 0.5 + min(max(float(factor), 0.0), 1.0) * (actions - 0.5)
 
 
 @dataclass(frozen=True)

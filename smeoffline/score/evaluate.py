@@ -58,8 +58,8 @@ class Evaluation:
         return_rollout: Mean undiscounted return of those episodes.
         action_regret: 1 - score_wd.
         reward_regret: 1 - mean step reward on the uniform probes.
-        behavior_score, clone_mean_score, clone_median_score, imitation_score, headroom, optimal_score,
-            random_score: The reference rows, on the same uniform probes.
+        behavior_score, clone_mean_score, clone_median_score, clone_shrunk_score, imitation_score, headroom,
+            optimal_score, random_score: The reference rows, on the same uniform probes.
         references_approximate: Whether the clones are approximate (`ou`, mixtures).
         improvement: score_wd - behavior_score.
         normalized_improvement: improvement / (1 - behavior_score); None where that is below 1e-3.
@@ -82,6 +82,7 @@ class Evaluation:
     behavior_score: float
     clone_mean_score: float
     clone_median_score: float
+    clone_shrunk_score: float
     imitation_score: float
     headroom: float
     optimal_score: float
@@ -150,6 +151,7 @@ def evaluate_policy(
         behavior_score=rows.behavior_score,
         clone_mean_score=rows.clone_mean_score,
         clone_median_score=rows.clone_median_score,
+        clone_shrunk_score=rows.clone_shrunk_score,
         imitation_score=rows.imitation_score,
         headroom=rows.headroom,
         optimal_score=1.0,

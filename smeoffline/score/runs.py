@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,20 +13,18 @@ from smeoffline.data.acting import Policy
 from smeoffline.data.policy_file import OnnxPolicy, load_policy
 from smeoffline.data.recipe import Recipe
 from smeoffline.data.storage import folders, metadata
-from smeoffline.errors import DatasetError, PolicyError, SpecError, TrainingError
-from smeoffline.score.critics.agreement import critic_values
+from smeoffline.errors import DatasetError, PolicyError, SmeofflineWarning, SpecError, TrainingError
+from smeoffline.score.critics.agreement import Tell, critic_values, untold
 from smeoffline.score.evaluate import Evaluation, evaluate_policy
 from smeoffline.sme import probes
 from smeoffline.sme.values import check_exact
 from smeoffline.train.algorithms import ALGORITHMS
 from smeoffline.train.files import write_atomically
 from smeoffline.train.record import RunRecord
-from smeoffline.train.run_folder import open_run
+from smeoffline.train.run_folder import EVALUATION, find_run, open_run
 
 if TYPE_CHECKING:
     from smeoffline.train.trainer import Learner
-
-FILE = "evaluation.json"
 
 
 def evaluate(
@@ -34,16 +34,19 @@ def evaluate(
     n_probes: int = probes.DEFAULT_PROBES,
     seed: int = probes.DEFAULT_SEED,
     values: bool = False,
+    tell: Tell = untold,
 ) -> Evaluation:
     """Score a run, a policy's file, or a policy in memory.
 
     Args:
-        target: A run's folder (whose evaluation on its own dataset is also written into it, `evaluation.json`),
-            an ONNX file, or a callable from observations (B, N_s + 2) to actions (B, N_a).
+        target: A run's folder, or one with a single run in it; an ONNX file; or a callable from observations
+            (B, N_s + 2) to actions (B, N_a). A run's evaluation on its own dataset is also written into the run's
+            folder, `evaluation.json`, unless it says less than the one that is there; a warning tells so.
         dataset: Whose task and behavior the scores refer to: an id or a folder. A run knows its own.
         n_probes: Uniform and out-of-distribution probes, each; in [1, 10^7].
         seed: In [0, 2^32).
-        values: Also compare the run's critics with the truth (see `critic_values`); half a minute more.
+        values: Also compare the run's critics with the truth (see `critic_values`, also for how long it takes).
+        tell: Told what is being done.
 
     Returns:
         The same numbers each time.
@@ -61,12 +64,14 @@ def evaluate(
         )
     if callable(target):
         return evaluate_policy(target, recipe_of(_needed(dataset)), n_probes=n_probes, seed=seed)
+    tell("scores")
     path = Path(target)
     if not path.is_dir():
         policy = load_policy(path)
         recipe = recipe_of(_needed(dataset))
         check_fits(policy, recipe)
         return evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
+    path = find_run(path)
     record, policy = open_run(path)
     found = dataset if dataset is not None else _dataset_of_run(record.dataset_id, record.dataset_path)
     header = metadata.read(folders.find(found))
@@ -76,13 +81,56 @@ def evaluate(
     evaluation = evaluate_policy(policy, recipe, n_probes=n_probes, seed=seed)
     if learner is not None:
         compared = critic_values(
-            learner.values, policy, recipe, discount=_discount(record), n_probes=n_probes, seed=seed
+            learner.values, policy, recipe, discount=_discount(record), n_probes=n_probes, seed=seed, tell=tell
         )
         evaluation = replace(evaluation, values=compared)
     if header.id == record.dataset_id:  # the file doesn't name a dataset, so it speaks of the run's own
-        text = json.dumps(evaluation.to_dict(), indent=2, allow_nan=False) + "\n"
-        write_atomically(path / FILE, text.encode())
+        _keep(path, evaluation.to_dict())
     return evaluation
+
+
+def _keep(run: Path, record: dict[str, Any]) -> None:
+    """Write an evaluation into its run's folder, unless that would lose what is there.
+
+    The policy is the one that was evaluated before, since training removes the file: two evaluations differ in
+    their probes, their seed and whether the critics were compared, and in nothing else.
+    """
+    path = run / EVALUATION
+    stored = _stored(path)
+    lacks_values = "values" in stored and "values" not in record
+    if (stored.get("probes"), stored.get("seed")) == (record["probes"], record["seed"]):
+        if lacks_values:
+            record["values"] = stored["values"]
+    elif stored and (lacks_values or stored["probes"] >= record["probes"]):
+        warnings.warn(
+            f"run {run}: {EVALUATION} keeps {_told(stored)}; this evaluation, {_told(record)}, is not stored; "
+            "to store it, remove the file and evaluate again",
+            SmeofflineWarning,
+            stacklevel=3,
+        )
+        return
+    write_atomically(path, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """The evaluation in a file; empty where there is none, or it is damaged and nothing is lost with it."""
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    whole = isinstance(found, dict) and all(isinstance(found.get(key), int) for key in ("probes", "seed"))
+    return found if whole else {}
+
+
+def _told(record: dict[str, Any]) -> str:
+    """`10,000 probes of seed 0 with values`."""
+    return f"{record['probes']:,} probes of seed {record['seed']}" + (" with values" if "values" in record else "")
+
+
+def short_names(targets: Sequence[str]) -> list[str]:
+    """Runs' folders, or files, without what is above them; as they were given where that tells two not apart."""
+    short = [Path(target).name or target for target in targets]
+    return short if len(set(short)) == len(set(targets)) else list(targets)
 
 
 def recipe_of(dataset: str | Path) -> Recipe:

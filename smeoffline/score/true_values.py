@@ -8,6 +8,7 @@ no critic can agree with such a mean better than the mean agrees with itself: `n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,7 @@ def policy_q(
     discount: float,
     seed: int,
     rollouts: int = ROLLOUTS,
+    progress: Callable[[int, int], None] | None = None,
 ) -> PolicyQ:
     """Q^pi(s, a) at the start of an episode, where truncation is bootstrapped: the episode never ends.
 
@@ -96,6 +98,7 @@ def policy_q(
         discount: In [0, 1).
         seed: Draws the perturbations.
         rollouts: Of each state, from starts perturbed by 1e-4 (and kept in the cube), >= 2.
+        progress: Called with steps done and in all.
 
     Raises:
         SpecError: See `check_exact`.
@@ -117,6 +120,8 @@ def policy_q(
             late.append(float(earned[alive].mean(dtype=np.float64)))
         alive &= earned >= np.float32(task.kill_threshold)
         weight *= discount
+        if progress is not None:
+            progress(step, steps)
         if step == steps or not alive.any():
             break
         state = sme.step_states(state, action)

@@ -11,7 +11,7 @@ from smeoffline.errors import SmeofflineError, TrainingError
 from smeoffline.train import own
 from smeoffline.train.interrupt import TrainingInterrupted
 from smeoffline.train.job import Ending, Job, TrainedRun
-from smeoffline.train.run_folder import POLICY, check_same, create_run, training_alone
+from smeoffline.train.run_folder import EVALUATION, POLICY, check_same, create_run, training_alone
 from smeoffline.train.transitions import Policy
 
 TRACEBACK = "error.txt"
@@ -41,7 +41,7 @@ def train_own(job: Job, train: own.Train) -> TrainedRun:
             return TrainedRun(run, policy_file, record.steps, previous.seconds, load_policy(policy_file))
     start = time.perf_counter()
     with training_alone(run), Ending(run, record) as ending:
-        for stale in (policy_file, run / TRACEBACK):
+        for stale in (policy_file, run / EVALUATION, run / TRACEBACK):
             stale.unlink(missing_ok=True)
         act, returned = _call(job, train)
         metadata = {

@@ -16,18 +16,49 @@ import numpy as np
 from smeoffline.data.policy_file import OnnxPolicy, load_policy
 from smeoffline.errors import TrainingError
 from smeoffline.train.files import held
+from smeoffline.train.record import FILE as RECORD
 from smeoffline.train.record import RunRecord, read_run
 
 if TYPE_CHECKING:
     from smeoffline.data.storage.store import Dataset
 
 POLICY = "policy.onnx"
+EVALUATION = "evaluation.json"  # of that policy: it goes when training replaces the policy
+DEPTH = 3  # folders below one that was named: OUT/runs/<cell>/<run> of a benchmark
 
 
 def run_folder(out: Path, dataset_id: str, algorithm: str, seed: int) -> Path:
     """The folder of a run."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", algorithm.replace(":", "."))
     return out / f"{dataset_id.replace('/', '-')}--{plain}-s{seed}"
+
+
+def runs_in(folder: Path, depth: int = DEPTH) -> list[Path]:
+    """The runs in a folder, or the folder itself if it is one.
+
+    Raises:
+        TrainingError: There is no such folder.
+    """
+    if not folder.is_dir():
+        raise TrainingError(f"run {folder}: expected the folder of a run, or one with runs in it, got none")
+    if (folder / RECORD).is_file():
+        return [folder]
+    if depth == 0:
+        return []
+    below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [run for path in below for run in runs_in(path, depth - 1)]
+
+
+def find_run(folder: Path) -> Path:
+    """The only run in a folder, such as the folder of a benchmark's cell; the folder itself where it has none.
+
+    Raises:
+        TrainingError: There are several, or there is no such folder.
+    """
+    found = runs_in(folder)
+    if len(found) > 1:
+        raise TrainingError(f"run {folder}: expected a folder with one run in it, got {len(found)} runs; name one")
+    return found[0] if found else folder  # whoever reads it tells that it is no run
 
 
 def existing_run(run: Path, resume: bool) -> RunRecord | None:

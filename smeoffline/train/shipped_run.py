@@ -17,7 +17,7 @@ from smeoffline.train.interrupt import StopRequest, TrainingInterrupted
 from smeoffline.train.job import Ending, Job, TrainedRun
 from smeoffline.train.metrics import Metrics
 from smeoffline.train.record import RunRecord, read_run
-from smeoffline.train.run_folder import POLICY, check_same, check_steps, create_run, training_alone
+from smeoffline.train.run_folder import EVALUATION, POLICY, check_same, check_steps, create_run, training_alone
 from smeoffline.train.trainer import Learner, Trainer, setting_defaults
 from smeoffline.train.transitions import Transitions
 
@@ -108,6 +108,7 @@ def train_shipped(job: Job, trainer: Trainer) -> TrainedRun:
                 "versions": record.versions,
             }
             sample = job.data.observations
+            (run / EVALUATION).unlink(missing_ok=True)  # of the policy that is replaced
             act = export_policy(net, policy_file, sample=sample, box=record.box, metadata=metadata, straight=True)
     return TrainedRun(run, policy_file, trainer.step, ending.record.seconds, act, tuple(record.notes))
 

@@ -1,7 +1,7 @@
 """Arrays in an `.npz` file: written with bytes that depend on the arrays alone, and read from a stranger.
 
-Nothing of a stranger's file is believed or unpickled: how large a member is, is bounded by what is expected of
-it, and its type and shape are compared, before memory for it is taken. No name in it is ever used as a path.
+Nothing of a stranger's file is believed or unpickled: the header of an array, itself bounded, is read first, and its
+type and shape are compared; then no more is read than such an array has. No name in it is ever used as a path.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ Shape = tuple[int, ...]
 MAX_TEXT = 65_536  # characters of an archive's text
 MAX_HEADER = 10_000  # bytes before an array's data, as numpy allows
 OVERHEAD = 1_000_000  # bytes of a file beside its arrays
+WIDEST = 2  # times as large as float32 an array may be in a file that is looked into: float64 is told as such
 MAX_FAULTS = 50  # that are told
 SUFFIX = ".npy"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a member's time, which must not depend on the clock
@@ -63,11 +64,13 @@ class Contents:
     Attributes:
         text: The member that is text; None where it is missing or faulty.
         arrays: The arrays without a fault, by name.
-        faults: All others, one sentence each.
+        names: Of all that is in the file, those with a fault too.
+        faults: What is wrong, one sentence each.
     """
 
     text: str | None
     arrays: Mapping[str, Floats]
+    names: frozenset[str]
     faults: tuple[str, ...]
 
 
@@ -99,15 +102,15 @@ def read(path: Path, shapes: Mapping[str, Shape], text: str) -> Contents:
     Raises:
         OSError: There is no such file, or it can't be read.
     """
-    limit = OVERHEAD + 4 * MAX_TEXT + sum(map(_bytes, shapes.values()))
+    limit = OVERHEAD + 4 * MAX_TEXT + WIDEST * sum(map(_bytes, shapes.values()))
     size = path.stat().st_size
     if size > limit:
-        return Contents(None, {}, (f"expected a file of at most {limit:,} bytes, got {size:,}",))
+        return Contents(None, {}, frozenset(), (f"expected a file of at most {limit:,} bytes, got {size:,}",))
     try:
         with zipfile.ZipFile(path) as archive:
             return _members(archive, shapes, text)
     except DAMAGED:
-        return Contents(None, {}, ("expected an .npz file as numpy.savez writes it, got something else",))
+        return Contents(None, {}, frozenset(), ("expected an .npz file as numpy.savez writes it, got something else",))
 
 
 def _members(archive: zipfile.ZipFile, shapes: Mapping[str, Shape], text: str) -> Contents:
@@ -115,7 +118,7 @@ def _members(archive: zipfile.ZipFile, shapes: Mapping[str, Shape], text: str) -
     found, arrays, faults = None, dict[str, Floats](), list[str]()
     seen = set[str]()
     for member in archive.infolist():
-        name = member.filename.removesuffix(SUFFIX)
+        name = _name(member)
         shown = repr(name[:SHOWN])
         if name in seen:
             faults.append(f"expected each array once, got {shown} again")
@@ -133,7 +136,13 @@ def _members(archive: zipfile.ZipFile, shapes: Mapping[str, Shape], text: str) -
             break
     if text not in seen:
         faults.insert(0, f"expected an array {text!r} that holds text, got none")
-    return Contents(found, arrays, tuple(faults))
+    names = frozenset(_name(member) for member in archive.infolist())
+    return Contents(found, arrays, names, tuple(faults))
+
+
+def _name(member: zipfile.ZipInfo) -> str:
+    """What numpy calls a member."""
+    return member.filename.removesuffix(SUFFIX)
 
 
 def _checked(faults: list[str], shown: str, read_one: Any) -> Any:
@@ -148,9 +157,7 @@ def _checked(faults: list[str], shown: str, read_one: Any) -> Any:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, shape: Shape) -> Floats:
-    """One array of a member."""
-    if member.file_size > MAX_HEADER + _bytes(shape):
-        raise ArrayError(f"expected {shape} float32, got {member.file_size:,} bytes, which is too much")
+    """One array of a member, of which no more is read than is expected of it."""
     with _opened(archive, member) as stream:
         return read_array(stream, shape)
 
@@ -214,7 +221,7 @@ def _header(stream: IO[bytes], shape: Shape, kind: np.dtype[Any] | None) -> tupl
         raise ArrayError(f"expected {'text' if kind is None else kind.name}, got {str(name)[:SHOWN]!r}")
     dtype = np.dtype(name)
     if kind is not None and dtype != kind:
-        raise ArrayError(f"expected {kind.name}, got {str(dtype)[:SHOWN]}; convert it by .astype('{kind.name}')")
+        raise ArrayError(f"expected {kind.name}, got {str(dtype)[:SHOWN]}; use .astype(numpy.{kind.name})")
     return dtype, bool(fortran)
 
 

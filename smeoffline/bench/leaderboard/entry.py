@@ -131,7 +131,7 @@ def read_entry(path: Path, board: Board) -> Entry:
     if fields is not None and fields["suite"] != board.suite.name:  # all other faults follow from it
         raise EntryError(path, (f"expected suite {board.suite.name!r}, got {fields['suite']!r}; see --suite",))
     if fields is not None:
-        faults += board_faults(Submission.from_dict(fields), frozenset(found.arrays), board)
+        faults += board_faults(Submission.from_dict(fields), found.names.intersection(board.shapes), board)
     for key, array in found.arrays.items():
         faults += [f"{key!r}: {fault}" for fault in action_faults(array)]
     if faults or fields is None:
@@ -212,7 +212,7 @@ def board_faults(submission: Submission, keys: frozenset[str], board: Board) -> 
     faults = []
     if submission.probes_sha256 != board.probes_sha256:
         faults.append(
-            f"{TEXT!r}: expected probes_sha256 {board.probes_sha256}, got {submission.probes_sha256}; "
+            f"{TEXT!r}: expected probes_sha256 {_begin(board.probes_sha256)}, got {_begin(submission.probes_sha256)}; "
             "it answers other probes: make them anew with `leaderboard probes`"
         )
     missing = [place.key for place in board.places if place.key not in keys]
@@ -225,6 +225,11 @@ def board_faults(submission: Submission, keys: frozenset[str], board: Board) -> 
     if said != held:
         faults.append(f"{TEXT!r}: expected seeds {sorted(held)}, those of the arrays, got {sorted(said)}")
     return faults
+
+
+def _begin(sha256: str) -> str:
+    """Enough of a hash to tell it from another: two whole ones would fill the screen."""
+    return f"{sha256[:12]}..."
 
 
 def action_faults(actions: Floats) -> list[str]:

@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Mapping
 
 from smeoffline.bench.leaderboard.place_score import Scores
+from smeoffline.data.behavior import can_explore
 from smeoffline.data.recipe import Recipe
 from smeoffline.score.statistics import Estimate
 
@@ -36,7 +37,7 @@ def kind(recipe: Recipe) -> str:
         average, else `informed`.
     """
     behaviors = [component.behavior for component in recipe.mix]
-    if len(behaviors) == 1 and behaviors[0].base != "random" and behaviors[0].sigma == 0:
+    if not can_explore(behavior.to_dict() for behavior in behaviors):
         return NO_INFORMATION
     right = all(b.base == "optimal" or (b.base in ("bias", "weights") and b.nu == 0) for b in behaviors)
     return NO_HEADROOM if right else INFORMED

@@ -111,12 +111,25 @@ def add_line(path: Path, line: Line) -> None:
     """Add a line to a results file, which may not exist yet.
 
     Raises:
-        BenchmarkError: The file holds something else than results of the leaderboard.
+        BenchmarkError: The file holds something else than results of the leaderboard, or those of another suite.
         OSError: The file system refuses; the file is as it was.
     """
-    if path.exists():
-        read_lines(path)
+    check_suite(path, line.submission.suite)
     append_line(path, json.dumps(line.to_dict(), allow_nan=False).encode())
+
+
+def check_suite(path: Path, suite: str) -> None:
+    """Refuse a results file that can't take an entry of a suite, before any work; one may not exist yet.
+
+    Raises:
+        BenchmarkError: It holds entries of another suite, or something else than results.
+    """
+    others = [line.submission.suite for line in read_lines(path)] if path.exists() else []
+    if any(other != suite for other in others):
+        raise BenchmarkError(
+            f"leaderboard results {str(path)!r}: expected entries of suite {suite!r}, got "
+            f"{' and '.join(map(repr, sorted({*others} - {suite})))}; name another file by --results"
+        )
 
 
 def read_lines(path: Path) -> list[Line]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from smeoffline.bench.leaderboard.flags import NO_HEADROOM, NO_INFORMATION
 from smeoffline.bench.leaderboard.lines import FILE, SELF_REPORTED, VERIFIED, read_lines
-from smeoffline.bench.leaderboard.standings import Row, Standing, record, standings
+from smeoffline.bench.leaderboard.standings import BASELINE, Row, Standing, record, standings
 from smeoffline.bench.report.numbers import Spread, count
 from smeoffline.bench.report.ranking import RANKED_HEADROOM
 from smeoffline.bench.report.tables import MISSING, escaped, interval, number, spread, table
@@ -34,6 +34,7 @@ NOTES = {
         "actions were scored outside. That is isolation, not proof."
     ),
 }
+LEAD, WINS, FLAGGED = "public − held-out", "better than BC", "flagged"
 USES = {NO_HEADROOM: "control: nothing left to learn", NO_INFORMATION: "control: no information", "informed": "shown"}
 GLOSSARY = {
     "gap closed": (
@@ -45,10 +46,10 @@ GLOSSARY = {
         "1 minus the mean absolute error of the action, at 10,000 states uniform in the cube; and the same over what "
         "the behavior in the data scores. Means over the ranked datasets."
     ),
-    "better than BC": "The probability that a run beats behavior cloning on the same data, with its 95% interval.",
+    WINS: "The probability that a run beats behavior cloning on the same data, with its 95% interval.",
     "outside": "The score at states outside the training distribution: a diagnostic, not a ranking.",
-    "public − held-out": "How much more of the gap is closed on the public tasks than on the secret ones.",
-    "flagged": "The scores show what no honest entry should: see the reasons below the table.",
+    LEAD: "How much more of the gap is closed on the public tasks than on the secret ones.",
+    FLAGGED: "The scores show what no honest entry should: see the reasons below the table.",
 }
 
 
@@ -69,9 +70,9 @@ COLUMNS = (
     Column("interval", "95% interval", True, "Of the gap closed."),
     Column("score", "score", True, "At uniform states; the optimum has 1."),
     Column("improvement", "improvement", True, "Over the behavior in the data."),
-    Column("wins", "better than BC", True, "Probability of beating behavior cloning on the same data."),
+    Column("wins", WINS, True, "Probability of beating behavior cloning on the same data."),
     Column("outside", "outside", True, "Outside the training distribution: a diagnostic."),
-    Column("lead", "public − held-out", True, "Gap closed on public tasks minus that on held-out ones."),
+    Column("lead", LEAD, True, "Gap closed on public tasks minus that on held-out ones."),
     Column("steps", "steps", True, "Gradient steps of each run."),
     Column("flags", "flags", False, "Whether the scores show what no honest entry should."),
 )
@@ -144,7 +145,7 @@ def html(suite: str, found: Sequence[Standing]) -> str:
         figures={standing.tier: drawings(standing) for standing in found},
         notes=NOTES,
         uses=USES,
-        glossary=GLOSSARY,
+        glossary=glossary(found),
         columns=COLUMNS,
         count=count,
         css=_file("page.css"),
@@ -187,8 +188,25 @@ def markdown(suite: str, found: Sequence[Standing]) -> str:
         if told:
             parts += ["Why entries are flagged:", "\n".join(told)]
     parts.append("## How to read this")
-    parts.append("\n".join(f"- {term}: {text}" for term, text in GLOSSARY.items()))
+    parts.append("\n".join(f"- {term}: {text}" for term, text in glossary(found).items()))
     return "\n\n".join(parts) + "\n"
+
+
+def glossary(found: Sequence[Standing]) -> dict[str, str]:
+    """What the terms on the page mean, without those that it has no use for."""
+    told = dict(GLOSSARY)
+    if not any(standing.tier == VERIFIED for standing in found):
+        del told[LEAD]
+    if not any(_flags(row) for standing in found for row in (*standing.rows, *standing.others)):
+        del told[FLAGGED]
+    without = [standing.tier for standing in found if standing.rows and not any(map(_is_baseline, standing.rows))]
+    if without:
+        told[WINS] += f" There is no {' or '.join(without)} entry of BC yet."
+    return told
+
+
+def _is_baseline(row: Row) -> bool:
+    return row.line is not None and row.line.submission.algorithm == BASELINE
 
 
 def safe(text: str) -> str:
@@ -229,8 +247,8 @@ def _table(rows: Sequence[Row], *, verified: bool) -> str:
         )
         for row in rows
     ]
-    lead = ["public − held-out"] if verified else []
-    headers = ("rank", "entry", "gap closed (IQM)", "score", "improvement", "better than BC", "outside", *lead, "flags")
+    lead = [LEAD] if verified else []
+    headers = ("rank", "entry", "gap closed (IQM)", "score", "improvement", WINS, "outside", *lead, "flags")
     return table(headers, cells, right=("rank", *headers[2:-1]))
 
 

@@ -14,7 +14,8 @@ class PlaceScore:
         seed: Of the suite.
         score_wd: On the uniform probes.
         score_ood: On those outside the cube: a diagnostic.
-        behavior_score, imitation_score, headroom, random_score: The reference rows, on the same uniform probes.
+        behavior_score, imitation_score, clone_shrunk_score, headroom, random_score: The reference rows, on the same
+            uniform probes.
         improvement: score_wd - behavior_score.
         rl_gain: score_wd - imitation_score; None where headroom is below 0.02.
         gap_closed: rl_gain / headroom; None likewise.
@@ -25,6 +26,7 @@ class PlaceScore:
     score_ood: float
     behavior_score: float
     imitation_score: float
+    clone_shrunk_score: float
     headroom: float
     random_score: float
     improvement: float

@@ -37,6 +37,7 @@ def score_place(rollout: Rollout, seed: int, observations: Floats, actions: Floa
         score_ood=outside,
         behavior_score=rows.behavior_score,
         imitation_score=rows.imitation_score,
+        clone_shrunk_score=rows.clone_shrunk_score,
         headroom=rows.headroom,
         random_score=rows.random_score,
         improvement=inside - rows.behavior_score,

@@ -22,11 +22,13 @@ from smeoffline.errors import BenchmarkError
 from smeoffline.score.statistics import Estimate
 
 BASELINE = "bc"  # the algorithm that others are compared with: imitation
+# Row -> (its score in a `PlaceScore`, what it means).
 REFERENCES = {
-    "optimal": "the optimum, known in every state",
-    "imitation": "the best that cloning can do",
-    "behavior": "what the dataset shows",
-    "random": "uniform actions",
+    "optimal": (None, "the optimum, known in every state"),
+    "shrunk": ("clone_shrunk_score", "imitation drawn towards 1/2 as far as helps: needs no reward"),
+    "imitation": ("imitation_score", "the best that cloning can do"),
+    "behavior": ("behavior_score", "what the dataset shows"),
+    "random": ("random_score", "uniform actions"),
 }
 
 
@@ -225,9 +227,9 @@ def _dataset(line: Line, dataset: str, seeds: Sequence[PlaceScore], ranked: Sequ
 def _references(line: Line, datasets: Sequence[str]) -> list[Row]:
     """What needs no training, on the datasets of an entry."""
     rows = []
-    for name, meaning in REFERENCES.items():
+    for name, (key, meaning) in REFERENCES.items():
         score = {
-            dataset: {s.seed: 1.0 if name == "optimal" else float(getattr(s, f"{name}_score")) for s in seeds}
+            dataset: {s.seed: 1.0 if key is None else float(getattr(s, key)) for s in seeds}
             for dataset, seeds in line.scores.items()
             if dataset in datasets
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,9 @@ from smeoffline.bench.leaderboard.entry import Submission, check_said, write_ent
 from smeoffline.errors import BenchmarkError
 from smeoffline.score.runs import check_fits
 from smeoffline.sme.arrays import Floats
-from smeoffline.train import record
 from smeoffline.train.record import RunRecord
-from smeoffline.train.run_folder import open_run
+from smeoffline.train.run_folder import open_run, runs_in
 
-DEPTH = 3  # folders below one that was named: OUT/runs/<cell>/<run> of a benchmark
 PACKAGES = ("smeoffline", "d3rlpy", "torch")  # whose versions are an entry's code version
 SHARED = ("algorithm", "hyperparameters", "steps")  # one entry is one algorithm with one set of settings
 
@@ -52,7 +50,7 @@ def submit(
     Raises:
         BenchmarkError: A name or link that no entry may have; no run, one of another suite, two of one place, or
             runs that are not of one algorithm with one set of hyperparameters; or the entry would have a fault.
-        TrainingError: A run is not finished, or its record is damaged.
+        TrainingError: There is no such folder, or a run is not finished, or its record is damaged.
         PolicyError: A policy's file is damaged, or does not fit.
     """
     said = Submission(
@@ -99,25 +97,6 @@ def submit(
     )
     write_entry(Path(out), submission, actions, board)
     return submission
-
-
-def runs_in(folder: Path, depth: int = DEPTH) -> list[Path]:
-    """The runs in a folder, or the folder itself if it is one.
-
-    Raises:
-        BenchmarkError: There is no such folder.
-    """
-    if not folder.is_dir():
-        raise BenchmarkError(f"leaderboard: expected the folder of a run, or one with runs in it, got {str(folder)!r}")
-    return list(_runs_in(folder, depth))
-
-
-def _runs_in(folder: Path, depth: int) -> Iterable[Path]:
-    if (folder / record.FILE).is_file():
-        yield folder
-    elif depth > 0:
-        for below in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
-            yield from _runs_in(below, depth - 1)
 
 
 def _place(run: Path, found: RunRecord, places: Mapping[str, Place], board: Board) -> Place:

@@ -54,10 +54,10 @@ class Picture:
             The file.
 
         Raises:
-            SpecError: See `check_target`.
+            SpecError: Another ending, or a folder that is not there.
         """
         path = target if target is not None else Path(f"{self.name}.svg")
-        check_target(path)
+        _check_target(path)
         with style():
             data = svg(self.figure, self.alt).encode() if path.suffix == ".svg" else self._png()
         write_atomically(path, data)
@@ -69,14 +69,12 @@ class Picture:
         return page.getvalue()
 
 
-def check_target(path: Path | None) -> None:
-    """Refuse a file that could not be written, before anything is computed for it.
+def _check_target(path: Path) -> None:
+    """Refuse a file that could not be written.
 
     Raises:
         SpecError: Another ending, or a folder that is not there.
     """
-    if path is None:
-        return
     if path.suffix not in ENDINGS:
         raise SpecError(f"picture {str(path)!r}: expected a name that ends in {' or '.join(ENDINGS)}")
     if not path.parent.is_dir():

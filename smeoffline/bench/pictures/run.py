@@ -17,10 +17,10 @@ from smeoffline.bench.drawing.key import LINES, TICK_STEPS, dress, limits, marks
 from smeoffline.bench.drawing.style import BLUE, GRAY, INK, PALE, WIDTH, at_inches, style
 from smeoffline.bench.pictures.canvas import Picture, panel
 from smeoffline.errors import TrainingError
-from smeoffline.score.runs import FILE as EVALUATION
 from smeoffline.train.metrics import FILE as METRICS
 from smeoffline.train.metrics import read_metrics
 from smeoffline.train.record import RunRecord, read_run
+from smeoffline.train.run_folder import EVALUATION, find_run
 
 ACROSS = 3
 LEFT, TOP, HEIGHT = 0.62, 0.72, 1.55  # inches
@@ -48,13 +48,13 @@ def run_picture(run: str | Path) -> Picture:
     """Learning curves, and the evaluation where there is one.
 
     Args:
-        run: A run's folder; it may be training still.
+        run: A run's folder, or one with a single run in it; it may be training still.
 
     Raises:
         TrainingError: No run, one with neither metrics nor an evaluation yet, or damaged files.
         VersionError: Another version wrote it.
     """
-    folder = Path(run)
+    folder = find_run(Path(run))
     record = read_run(folder)
     scores, distances = _evaluation(folder)
     told = Told(_curves(folder), scores, distances)

@@ -13,7 +13,6 @@ from smeoffline.bench.drawing.style import DASHED, GRAY, INK, PALE, WIDTH, at_in
 from smeoffline.bench.pictures.canvas import (
     Picture,
     action_map,
-    corner,
     draw_entries,
     draw_scale,
     optimal_square,
@@ -30,10 +29,11 @@ COMPLEXITIES = (1, 2, 5, 10, 50)
 STATE_DIMS = (2, 8, 32)
 MOST = 6  # columns and rows that can still be read
 BINS = 25
-HIGHEST = 4.0  # density that is drawn; what is higher is cut off
-# Inches: margins, the widest square, the height of a distribution, the room between panels.
+LEAST = 4.0  # density that the axis reaches: what is uniform lies below its middle
+TICKS = (0, 1, 4, 9, 16, 25)  # densities, of which BINS is the highest there can be
+# Inches: margins, the widest square, the height of a distribution, the room between columns and between rows.
 LEFT, RIGHT, TOP = 0.72, 0.1, 0.72
-WIDEST, HEIGHT, GAP = 2.4, 0.95, 0.16
+WIDEST, HEIGHT, GAP, ROW_GAP = 2.4, 0.95, 0.16, 0.26
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +102,17 @@ def _draw(
     side = min(WIDEST, (WIDTH - LEFT - RIGHT) / len(columns) - GAP)
     lefts = [LEFT + i * (side + GAP) for i in range(len(columns))]
     key = TOP + side + 0.68
-    tops = [key + 0.2 + j * (HEIGHT + GAP) for j in range(len(rows))]
+    tops = [key + 0.32 + j * (HEIGHT + ROW_GAP) for j in range(len(rows))]
     figure = Figure(figsize=(WIDTH, tops[-1] + HEIGHT + 0.45))
-    draw_scale(figure, "optimal action, first channel of N_s = 2", left=LEFT, top=0.12)
+    whose = "of N_s = 2" if 2 in rows else "of N_s = 2 (whatever is compared below)"
+    draw_scale(figure, f"optimal action, first channel {whose}", left=LEFT, top=0.12)
     figure.text(*at_inches(figure, WIDTH - RIGHT, 0.18), which, fontsize=8, ha="right", va="center", color=GRAY)
     for i, (c, actions) in enumerate(zip(columns, maps, strict=True)):
         ax = panel(figure, lefts[i], TOP, side, side)
         action_map(ax, actions)
         square(ax, "state channel 1", "state channel 2" if i == 0 else None)
         ax.set_title(f"C = {c}", fontweight="bold")
-    top = max(1.6, min(HIGHEST, 1.05 * max(float(found.densities.mean(axis=0).max()) for found in spreads.values())))
+    top = 1.05 * max(LEAST, *(float(found.densities.max()) for found in spreads.values()))
     for j, n in enumerate(rows):
         for i, c in enumerate(columns):
             ax = panel(figure, lefts[i], tops[j], side, HEIGHT)
@@ -126,19 +127,23 @@ def _draw(
 
 
 def _distribution(ax: Axes, found: Spread, top: float, xlabel: str | None, ylabel: str | None) -> None:
-    """Densities as steps: a thin line for each channel, a thick one for all."""
+    """Densities as steps: a thin line for each channel, a thick one for all; none is cut off.
+
+    With few state channels single actions are dense: on a square root's axis others remain to be seen beside them.
+    """
     edges = np.linspace(0, 1, BINS + 1)
     ax.axhline(1, color=GRAY, linewidth=1.2, linestyle=DASHED)
     for density in found.densities:
         ax.stairs(density, edges, color=GRAY, linewidth=0.6, baseline=None)
     ax.stairs(found.densities.mean(axis=0), edges, color=INK, linewidth=1.6, baseline=None)
     square(ax, xlabel, ylabel)
+    ax.set_yscale("function", functions=(np.sqrt, np.square))
     ax.set_ylim(0, top)
-    marks = range(int(top) + 1)
+    marks = [mark for mark in TICKS if mark <= top]
     ax.set_yticks(marks, [str(mark) for mark in marks] if ylabel is not None else [""] * len(marks))
     ax.grid(axis="y", color=PALE, linewidth=0.6)
     ax.set_axisbelow(True)
-    corner(ax, f"KS {found.distance:.2f}")
+    ax.text(0, 1.03, f"KS {found.distance:.2f}", transform=ax.transAxes, fontsize=7.5, va="bottom", color=GRAY)
 
 
 def _alt(columns: tuple[int, ...], rows: tuple[int, ...], spreads: dict[tuple[int, int], Spread]) -> str:

@@ -14,6 +14,7 @@ from smeoffline.bench.drawing.style import WIDTH, looks, style, svg
 from smeoffline.bench.drawing.tables import heat_figure, ranking_figure
 from smeoffline.bench.report.findings import Findings
 from smeoffline.bench.report.labels import spell
+from smeoffline.bench.report.numbers import distinct
 from smeoffline.bench.report.tables import number
 from smeoffline.bench.report.views import exploration
 
@@ -50,8 +51,8 @@ def drawings(found: Findings) -> dict[str, tuple[Drawing, ...]]:
             figure = dot_figure(found.improvement, known, across, "improvement over behavior")
             made["improvement"] = (_drawing("improvement", _improvement_alt(found.improvement), figure),)
         if found.gains:
-            figure = heat_figure(found.gains, _heat_columns(found.gains))
-            made["gains"] = (_drawing("gain", _gain_alt(found.gains), figure),)
+            panels, across = _heat_layout(found.gains)
+            made["gains"] = (_drawing("gain", _gain_alt(panels), heat_figure(panels, across)),)
         if found.ranking is not None:
             panel = found.ranking.panel
             made["ranking"] = (_drawing("ranking", _ranking_alt(panel), ranking_figure(panel, known)),)
@@ -142,12 +143,20 @@ def _curves(panels: Sequence[LinePanel], known: Looks) -> tuple[Drawing, ...]:
     return tuple(made)
 
 
-def _heat_columns(panels: Sequence[HeatPanel]) -> int:
-    """As many panels side by side as there are algorithms, if their texts then fit."""
-    algorithms = len({panel.algorithm for panel in panels})
+def _heat_layout(panels: Sequence[HeatPanel]) -> tuple[Sequence[HeatPanel], int]:
+    """The panels in order, and how many stand side by side, as far as their texts fit.
+
+    A row is a task with every algorithm. Where that does not fit, an algorithm's tasks stay together in a row.
+    """
+    algorithms = distinct(panel.algorithm for panel in panels)
     cells = HEAT_CELL * max(len(panel.columns) for panel in panels)
     needed = max(cells, TITLE_CHARACTER * max(len(panel.title) for panel in panels))
-    return max(1, min(algorithms, HEAT_ACROSS, int((WIDTH - 0.8) / (needed + 0.16))))
+    fit = max(1, min(HEAT_ACROSS, int((WIDTH - 0.8) / (needed + 0.16))))
+    if len(algorithms) <= fit:
+        return panels, len(algorithms)
+    tasks = len({panel.task for panel in panels})
+    together = sorted(panels, key=lambda panel: algorithms.index(panel.algorithm))
+    return together, fit - fit % tasks if tasks <= fit else fit
 
 
 def _titles(panels: Sequence[DotPanel] | Sequence[LinePanel]) -> str:

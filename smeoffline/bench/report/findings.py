@@ -116,6 +116,7 @@ def _dataset(row: DatasetRow) -> dict[str, Any]:
         "n": row.seeds,
         "behavior_score": row.behavior,
         "imitation_score": row.imitation,
+        "clone_shrunk_score": row.shrunk,
         "headroom": row.headroom,
         "random_score": row.random,
     }

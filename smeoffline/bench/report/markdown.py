@@ -144,7 +144,7 @@ def _improvement(found: Findings, images: Sequence[str]) -> Iterator[str]:
     yield (
         "By base error ν and complexity C (the kind of the paper's Figure 6), with two lines that the "
         "paper does not have: what perfect imitation of the behavior improves, and what the optimum "
-        "would. Above the dashed line, the reward has taught something; below it, training fell short of "
+        "would. Above the dashed line, an algorithm is better than any clone; below it, training fell short of "
         f"imitation. {_over(found)}."
     )
     yield from images
@@ -156,9 +156,14 @@ def _gains(found: Findings, images: Sequence[str]) -> Iterator[str]:
         return
     yield "## What the reward teaches"
     yield (
-        "`rl_gain`, the score minus that of perfect imitation: what an algorithm owes to the reward. It "
+        "`rl_gain`, the score minus that of perfect imitation: what is left once cloning is taken off. It "
         f"is left out where imitation all but reaches the optimum (headroom below 0.02). {_over(found)}."
     )
+    if any(row.shrunk is not None for row in found.datasets):
+        yield (
+            "Shrinkage is what imitation gains if its actions are drawn towards 1/2 by the factor that is best: "
+            "regularization and early stopping draw them, too. A gain up to it may owe nothing to the reward."
+        )
     yield from images
     yield folded("Gains as numbers", gains) if images else gains
 
@@ -170,9 +175,9 @@ def _ranking(found: Findings, images: Sequence[str]) -> Iterator[str]:
     yield "## Ranking"
     yield (
         "Share of the gap between imitation (0) and optimum (1) that an algorithm closes, on "
-        f"{summary(ranking)}, where the gap is at least {RANKED_HEADROOM:g} on average: interquartile mean, "
-        "and how often one algorithm beats another on the same data (ties count one half; bold: the "
-        "interval excludes 0.5). Seeds are resampled within each dataset."
+        f"{summary(ranking)}, where the gap is at least {RANKED_HEADROOM:g} on average and states show more than one "
+        "action: interquartile mean, and how often one algorithm beats another on the same data (ties count one half; "
+        "bold: the interval excludes 0.5). Seeds are resampled within each dataset."
     )
     if ranking.seeds[0] == 1:
         yield "There is no interval, since a dataset has a single seed."

@@ -51,12 +51,13 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """A dataset: its reference rows, as means over its seeds."""
+    """A dataset: its reference rows, as means over its seeds. `shrunk` is None where a seed's results lack it."""
 
     dataset: Dataset
     seeds: int
     behavior: float
     imitation: float
+    shrunk: float | None
     headroom: float
     random: float
 
@@ -126,7 +127,9 @@ def dataset_rows(study: Study) -> tuple[DatasetRow, ...]:
         headroom = study.references(dataset, "headroom")
         if headroom:
             means = {name: Spread.of(values).mean for name, values in known.items()}
-            rows.append(DatasetRow(dataset, len(headroom), headroom=Spread.of(headroom).mean, **means))
+            drawn = study.references(dataset, "clone_shrunk_score")
+            shrunk = Spread.of(drawn).mean if len(drawn) == len(headroom) else None
+            rows.append(DatasetRow(dataset, len(headroom), shrunk=shrunk, headroom=Spread.of(headroom).mean, **means))
     return tuple(rows)
 
 

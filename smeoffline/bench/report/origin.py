@@ -9,6 +9,7 @@ from smeoffline.bench.report.labels import plain, spell
 from smeoffline.bench.report.numbers import count
 from smeoffline.bench.report.study import Study
 from smeoffline.bench.report.tables import escaped, table
+from smeoffline.data.shipped import shipped_folder, shipped_names
 
 
 def failures(study: Study) -> Iterator[str]:
@@ -49,12 +50,16 @@ def _facts(study: Study) -> Iterator[str]:
 
 
 def _commands(study: Study) -> Iterator[str]:
-    """The commands that gave the results; DIR is any folder."""
+    """The commands that gave the results; DIR is any folder. Of a suite they know the name, not where its file lies."""
     counted = study.seeds and study.seeds == tuple(range(len(study.seeds)))
     seeds = f" --seeds {len(study.seeds)}" if counted else ""
     steps = f" --steps {study.steps[0]}" if len(study.steps) == 1 else ""
+    shipped = shipped_names(shipped_folder() / "suites")
     for name in study.suites:
-        yield f"sme-offline benchmark {shlex.quote(' '.join(name.split()))} --out DIR{seeds}{steps}"
+        own = name not in shipped
+        file = shlex.quote(" ".join(name.split()) + (".toml" if own else ""))
+        remark = "  # the suite's own file" if own else ""
+        yield f"sme-offline benchmark {file} --out DIR{seeds}{steps}{remark}"
     yield "sme-offline report DIR"
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from smeoffline.bench.drawing.panels import RankingPanel
 from smeoffline.bench.report.numbers import Spread, count, count_range, tidy
 from smeoffline.bench.report.study import Dataset, Study
+from smeoffline.data.behavior import can_explore
 from smeoffline.errors import SpecError
 from smeoffline.score.statistics import DEFAULT_SEED, Estimate, Statistic, bootstrap_interval, interquartile_mean
 from smeoffline.sme.arrays import Doubles
@@ -95,7 +96,7 @@ class Ranking:
 
 
 def ranking(study: Study) -> Ranking | None:
-    """Rank by gap closed on datasets with headroom; None where there are not two algorithms to compare.
+    """Rank by gap closed on datasets that can teach; None where there are not two algorithms to compare.
 
     An algorithm is ranked if it has finished on all of these datasets; all are compared on the datasets and
     seeds that every ranked one has finished.
@@ -114,7 +115,7 @@ def ranking(study: Study) -> Ranking | None:
         datasets=tuple(d.label for d in eligible if d in {dataset for dataset, _ in shared}),
         seeds=(min(sizes), max(sizes)),
         excluded={
-            a: f"finished on {covered[a]} of {count(len(eligible), 'dataset')} with headroom"
+            a: f"finished on {covered[a]} of {count(len(eligible), 'dataset')} that can teach"
             for a in study.algorithms
             if a not in ranked
         },
@@ -124,8 +125,8 @@ def ranking(study: Study) -> Ranking | None:
 
 
 def _eligible(study: Study) -> tuple[Dataset, ...]:
-    """Datasets that leave the reward enough to teach, on average over their seeds."""
-    known = {dataset: study.references(dataset, "headroom") for dataset in study.datasets}
+    """Datasets that leave the reward enough to teach, on average over their seeds, and show more than one action."""
+    known = {d: study.references(d, "headroom") for d in study.datasets if can_explore(d.behavior)}
     return tuple(d for d, seeds in known.items() if seeds and Spread.of(seeds).mean >= RANKED_HEADROOM)
 
 

@@ -149,9 +149,14 @@ class Study:
         return {seed: value for seed, value in found.items() if value is not None}
 
     def references(self, dataset: Dataset, name: str) -> dict[int, float]:
-        """Seed -> a reference score of that seed's dataset, which every run on it repeats."""
+        """Seed -> a reference score of that seed's dataset, which every run on it repeats.
+
+        A seed is left out if none of its runs has the score: results of earlier versions lack some rows.
+        """
         found: dict[int, float] = {}
         for algorithm in self.algorithms:
             for run in self.select(dataset, algorithm):
-                found.setdefault(run.seed, run.score(name))
+                value = run.scores[name]
+                if value is not None:
+                    found.setdefault(run.seed, value)
         return found

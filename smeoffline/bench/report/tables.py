@@ -133,6 +133,7 @@ def gains_table(found: Findings) -> str | None:
     """A line for each dataset with headroom: gain over imitation of each algorithm; None without any."""
     known = {(row.dataset, row.algorithm): row for row in found.results}
     algorithms = list(found.study.algorithms)
+    shrinks = any(row.shrunk is not None for row in found.datasets)
 
     rows = []
     for row in found.datasets:
@@ -140,8 +141,10 @@ def gains_table(found: Findings) -> str | None:
         gains = [result.rl_gain if result is not None else None for result in results]
         if any(gain is not None for gain in gains):
             shown = [interval(gain, sign=True, seeds=row.seeds) for gain in gains]
-            rows.append((escaped(row.dataset.label), str(row.seeds), number(row.headroom, 3), *shown))
-    headers = ("dataset", "n", "headroom", *map(escaped, algorithms))
+            shrinkage = number(None if row.shrunk is None else row.shrunk - row.imitation, 3, sign=True)
+            head = (escaped(row.dataset.label), str(row.seeds), number(row.headroom, 3))
+            rows.append((*head, *([shrinkage] if shrinks else []), *shown))
+    headers = ("dataset", "n", "headroom", *(["shrinkage"] if shrinks else []), *map(escaped, algorithms))
     return table(headers, rows, right=headers[1:]) if rows else None
 
 

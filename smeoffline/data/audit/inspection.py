@@ -42,8 +42,9 @@ class Inspection:
         dataset_id: Its id.
         description: JSON values: `episodes`, `transitions`, `behavior`, sizes; `coverage` (see `Coverage`),
             `zero_reward_share`, `duplicates` (episodes equal to an earlier one); and for ours the numbers of
-            the task, `quality`, `rolled_out_again` (episodes compared byte for byte), `scores`, `sha256`,
-            `platform`, `versions`, `recipe` (task, behavior, dataset).
+            the task, `behavior_episodes` (of a mixture: episodes of each behavior), `quality`,
+            `rolled_out_again` (episodes compared byte for byte), `scores`, `sha256`, `platform`, `versions`,
+            `recipe` (task, behavior, dataset).
         unchecked: What could not be checked, and why.
         portrait: The dataset as pictures need it.
     """
@@ -100,7 +101,16 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         return {**sizes, "smeoffline": False}
     rest = dict(provenance)
     recipe = {key: rest.pop(key, None) for key in ("task", "behavior", "dataset")}
-    return {**sizes, "smeoffline": True, **_task_fields(recipe["task"]), **rest, "recipe": recipe}
+    acted = _behavior_episodes(dataset.components, recipe["behavior"])
+    return {**sizes, **acted, "smeoffline": True, **_task_fields(recipe["task"]), **rest, "recipe": recipe}
+
+
+def _behavior_episodes(components: Ints | None, behaviors: object) -> dict[str, list[int]]:
+    """How many episodes each behavior of a mixture acts in: by chance, so not exactly its share of them."""
+    if components is None or not isinstance(behaviors, list) or len(behaviors) < 2:
+        return {}
+    counts = Counter(components.tolist())
+    return {"behavior_episodes": [counts[i] for i in range(len(behaviors))]}
 
 
 def _task_fields(task: object) -> dict[str, Any]:

@@ -150,7 +150,9 @@ def _kind(start: bytes) -> str:
         return "got an empty file"
     if text.startswith((b"<!doctype", b"<html", b"<?xml")):
         return "got an HTML page; is the URL that of the file itself?"
-    return f"got something else; {_AGAIN}" if not start.startswith(b"PK") else _AGAIN
+    if b"PK".startswith(start[:2]):  # as a zip file begins, or what is left of one
+        return "got one that is damaged or cut off; fetch it again"
+    return "got a file of another kind, no zip file; name one that `bundle pack` made"
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from smeoffline.data.storage.folders import datasets_root
 from smeoffline.data.storage.staging import Staging
 from smeoffline.errors import BundleError, DatasetError, VersionError
 
+_ELSEWHERE = "set MINARI_DATASETS_PATH to another folder"  # ids are the bundle's, and can't be chosen
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -87,7 +89,9 @@ def _install(
     disk = next(folder for folder in (root, *root.absolute().parents) if folder.is_dir())
     with opened(source, disk, progress) as file, contextlib.ExitStack() as stack:
         archive = Archive(file)
-        stagings = [Staging(entry.identity, root, overwrite=overwrite) for entry in archive.entries]
+        stagings = [
+            Staging(entry.identity, root, overwrite=overwrite, elsewhere=_ELSEWHERE) for entry in archive.entries
+        ]
         for staging in stagings:
             staging.check_free()
             stack.callback(staging.close)
@@ -95,7 +99,7 @@ def _install(
         if needed > free:
             raise DatasetError(
                 f"{root}: disk full: expected {needed / 1e6:,.1f} MB for the datasets, got {free / 1e6:,.1f} MB; "
-                "free some space, or set MINARI_DATASETS_PATH to another folder"
+                f"free some space, or {_ELSEWHERE}"
             )
         meter, recomputed = Meter(progress, needed, "unpacking"), 0
         for entry, staging in zip(archive.entries, stagings, strict=True):

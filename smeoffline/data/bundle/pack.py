@@ -26,6 +26,7 @@ from smeoffline.errors import BundleError, DatasetError, DatasetNotFoundError
 
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file can tell: no time of packing is stored
 _MODE = 0o100644  # a plain file, on any system
+_WHAT_TO_DO = "choose another name, or pass --overwrite (overwrite=True) to replace it"  # about a file that is there
 
 
 @dataclass(frozen=True)
@@ -49,23 +50,26 @@ class Packed:
         return {"file": str(self.file), "datasets": list(self.datasets), "size": self.size, "sha256": self.sha256}
 
 
-def pack(datasets: Sequence[str | Path], out: Path, *, progress: Progress | None = None) -> Packed:
+def pack(
+    datasets: Sequence[str | Path], out: Path, *, overwrite: bool = False, progress: Progress | None = None
+) -> Packed:
     """Check datasets and write them to one file.
 
     Args:
         datasets: Ids or folders; their order is of no account.
         out: The new file.
+        overwrite: Whether an existing file may be replaced.
         progress: See `Progress`.
 
     Raises:
         DatasetNotFoundError: There is no such dataset.
-        BundleError: The file exists, or a dataset is none of ours, faulty, or named twice.
+        BundleError: The file exists and `overwrite` is false, or a dataset is none of ours, faulty, or named twice.
         DatasetError: A file can't be read or written.
     """
-    check_new(out)
+    _check_new(out, overwrite=overwrite)
     places = _places(datasets)
     meter = Meter(progress, sum(size for _, folder in places for size in _sizes(folder)), "packing")
-    with _appearing(out) as file:
+    with _appearing(out, overwrite=overwrite) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             entries = [_add(archive, identity, folder, meter) for identity, folder in places]
             archive.writestr(_info(manifest.NAME), manifest.compose(entries))
@@ -75,14 +79,14 @@ def pack(datasets: Sequence[str | Path], out: Path, *, progress: Progress | None
     return Packed(out, tuple(identity.text for identity, _ in places), size, digest)
 
 
-def check_new(out: Path) -> None:
-    """Refuse to write over what is there.
+def _check_new(out: Path, *, overwrite: bool) -> None:
+    """Refuse to write over what is there, and to where no folder is.
 
     Raises:
-        BundleError: The file exists, or its folder doesn't.
+        BundleError: The file exists and may not be replaced, or its folder doesn't exist.
     """
-    if os.path.lexists(out):
-        raise BundleError(f"{out}: exists; choose another name, or remove it")
+    if os.path.lexists(out) and not overwrite:
+        raise BundleError(f"{out}: exists; {_WHAT_TO_DO}")
     if not out.absolute().parent.is_dir():
         raise BundleError(f"{out}: no such folder as {out.parent}; make it first")
 
@@ -195,7 +199,7 @@ def _sha256(file: IO[bytes]) -> str:
 
 
 @contextlib.contextmanager
-def _appearing(out: Path) -> Iterator[IO[bytes]]:
+def _appearing(out: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """A new file that appears whole or not at all: a hidden sibling, synced and renamed.
 
     Raises:
@@ -207,8 +211,8 @@ def _appearing(out: Path) -> Iterator[IO[bytes]]:
         with hidden.open("xb+") as file:
             yield file
         sync(hidden)
-        if os.path.lexists(out):
-            raise BundleError(f"{out}: was made by another process meanwhile; choose another name, or remove it")
+        if os.path.lexists(out) and not overwrite:
+            raise BundleError(f"{out}: was made by another process meanwhile; {_WHAT_TO_DO}")
         hidden.rename(out)
     except OSError as fault:
         raise write_error(fault, out, "or choose another place for the file") from None

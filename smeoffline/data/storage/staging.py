@@ -39,12 +39,16 @@ class Staging:
         identity: The dataset.
         root: Minari's root.
         overwrite: Whether an existing dataset may be replaced.
+        elsewhere: What to do where its place is taken, in a message.
     """
 
-    def __init__(self, identity: DatasetId, root: Path, *, overwrite: bool) -> None:
+    def __init__(
+        self, identity: DatasetId, root: Path, *, overwrite: bool, elsewhere: str = "choose another id"
+    ) -> None:
         self._identity = identity
         self._root = root
         self._overwrite = overwrite
+        self._elsewhere = elsewhere
         self._target = identity.folder(root)
         self._made: list[Path] = []  # folders above it that were not there before, outermost first
         self._lock: int | None = None
@@ -65,11 +69,11 @@ class Staging:
             if found == "file":
                 raise DatasetError(f"{self._target}: expected a folder, got a file; move it away")
             if found == "folder":
-                raise DatasetExistsError(f"{self._target}: exists and is no dataset; choose another id")
+                raise DatasetExistsError(f"{self._target}: exists and is no dataset; {self._elsewhere}")
         except OSError as fault:
             raise write_error(fault, self._target) from None
         if not self._overwrite:
-            raise DatasetExistsError(f"dataset {self._identity.text!r} exists in {self._target}; {_WHAT_TO_DO}")
+            raise DatasetExistsError(f"dataset {self._identity.text!r} exists in {self._target}; {self._what_to_do}")
 
     def _check_above(self) -> None:
         """Every folder above the dataset's is one, or can be made; and none is itself a dataset."""
@@ -79,8 +83,9 @@ class Staging:
                 raise DatasetError(f"{folder}: expected a folder, got a file; move it away")
         for folder in spaces:
             if (folder / "data").is_dir():
-                name = self._identity.text
-                raise DatasetError(f"dataset id {name!r}: {folder} is a dataset, not a namespace; choose another id")
+                raise DatasetError(
+                    f"dataset id {self._identity.text!r}: {folder} is a dataset, not a namespace; {self._elsewhere}"
+                )
 
     def open(self) -> Path:
         """Make the hidden folder (and those above it), lock it, and remove what killed writers left.
@@ -151,7 +156,7 @@ class Staging:
                 raise
         if not self._overwrite:
             raise DatasetExistsError(
-                f"dataset {self._identity.text!r} was written by another process meanwhile; {_WHAT_TO_DO}"
+                f"dataset {self._identity.text!r} was written by another process meanwhile; {self._what_to_do}"
             )
         aside = self._target.with_name(self._hidden("old"))
         try:
@@ -172,6 +177,11 @@ class Staging:
                 aside.rename(self._target)
         if os.path.lexists(aside):
             _remove(aside)
+
+    @property
+    def _what_to_do(self) -> str:
+        """About a dataset that is there."""
+        return f"{self._elsewhere}, or pass --overwrite (overwrite=True) to replace it"
 
     def _namespaces(self) -> list[Path]:
         """The folders of the namespace, outermost first."""
@@ -213,9 +223,6 @@ class Staging:
                     lock = _lock(path)
                     shutil.rmtree(path, ignore_errors=True)
                     os.close(lock)
-
-
-_WHAT_TO_DO = "choose another id, or pass --overwrite (overwrite=True) to replace it"
 
 
 def _own_lock(folder: Path) -> int | None:

@@ -38,6 +38,14 @@ POINTS = 60  # of each kind that a figure shows, at least, where there are so ma
 Critic = Callable[[Floats, Floats], Mapping[str, Floats]]
 """Observations (B, N_s + 2), actions (B, N_a) -> `q_funcs` (critics, B), and `value_func` (B,) where there is one."""
 
+Tell = Callable[[str], None]
+"""Called often with what is being done, in a few words."""
+
+
+def untold(what: str) -> None:
+    """Tell nobody."""
+    del what
+
 
 def critic_values(
     critic: Critic,
@@ -49,11 +57,13 @@ def critic_values(
     seed: int = probes.DEFAULT_SEED,
     rolled_probes: int = ROLLED_PROBES,
     rollouts: int = ROLLOUTS,
+    tell: Tell = untold,
 ) -> CriticValues:
     """Compare a critic with Q*, and with Q^pi of its policy.
 
     The exact part takes seconds for 10,000 probes. The measured part costs `2 rolled_probes x rollouts` rollouts of
-    459 steps at a discount of 0.99: half a minute for the defaults on one core.
+    459 steps at a discount of 0.99. On one core that is 15 s for the default task, and two minutes with 32 state
+    channels and complexity 50.
 
     Args:
         critic: What is asked.
@@ -64,6 +74,7 @@ def critic_values(
         seed: In [0, 2^32); draws all probes and perturbations.
         rolled_probes: Of `policy` and of `uniform`; 0 to leave Q^pi out.
         rollouts: Of each, >= 2.
+        tell: Told what is being done.
 
     Returns:
         The same numbers each time.
@@ -75,6 +86,7 @@ def critic_values(
     check_exact(recipe.task, discount)
     checked = checked_policy(policy, recipe.task.action_dim)
     rollout = Rollout.prepare(recipe)
+    tell("critics beside Q*")
     asked = [
         _Asked.of(p, critic, checked, rollout.sme, discount) for p in critic_probes(rollout, checked, n_probes, seed)
     ]
@@ -85,7 +97,7 @@ def critic_values(
         optimal.append(by_name["policy"].value_agreement())
     random = any(c.behavior.base == "random" for c in recipe.mix)
     rolled = [by_name["policy"].first(rolled_probes), uniform.first(rolled_probes)] if rolled_probes else []
-    own = [_roll(a, checked, rollout.sme, discount, seed, rollouts) for a in rolled]
+    own = [_roll(a, checked, rollout.sme, discount, seed, rollouts, tell) for a in rolled]
     return CriticValues(
         discount=discount,
         critics=len(uniform.q),
@@ -204,7 +216,7 @@ class _Asked:
 
 
 def _roll(
-    asked: _Asked, policy: Policy, sme: Sme, discount: float, seed: int, rollouts: int
+    asked: _Asked, policy: Policy, sme: Sme, discount: float, seed: int, rollouts: int, tell: Tell
 ) -> tuple[RolledAgreement, Points]:
     """Q beside Q^pi."""
     seen, q = asked.probes.observations, asked.q.mean(axis=0)
@@ -217,6 +229,7 @@ def _roll(
         discount=discount,
         seed=seed,
         rollouts=rollouts,
+        progress=lambda step, steps: tell(f"{asked.probes.name} rollouts, step {step}/{steps}"),
     )
     true, errors = measured.mean, measured.standard_error
     agreement = RolledAgreement(

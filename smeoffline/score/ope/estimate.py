@@ -19,8 +19,9 @@ from smeoffline.data.behavior import MAX_NOISE
 from smeoffline.data.recipe import Recipe
 from smeoffline.data.rollout import Rollout
 from smeoffline.data.storage import store
-from smeoffline.errors import SpecError, nearest
-from smeoffline.score.ope.methods import METHODS, NEED_DENSITY, Found, Logged
+from smeoffline.errors import SpecError
+from smeoffline.score.ope.methods import Found, Logged
+from smeoffline.score.ope.names import METHODS, NEED_DENSITY, check_methods
 from smeoffline.score.ope.notes import notes
 from smeoffline.score.ope.records import Estimate, OffPolicy, PolicyEstimates, method_scores
 from smeoffline.score.ope.targets import Target, find_target
@@ -171,9 +172,8 @@ def _methods(given: Sequence[str] | None, rollout: Rollout, sigma: float) -> tup
     dense = rollout.has_density and sigma > 0
     if given is None:
         return tuple(m for m in METHODS if dense or m not in NEED_DENSITY)
+    check_methods(given)
     for name in given:
-        if name not in METHODS:
-            raise SpecError(f"ope: expected methods of {', '.join(METHODS)}, got {name!r}{nearest(name, METHODS)}")
         if name in NEED_DENSITY and not rollout.has_density:
             kinds = sorted({str(c.behavior.explore) for c in rollout.recipe.mix})
             raise SpecError(
@@ -182,8 +182,6 @@ def _methods(given: Sequence[str] | None, rollout: Rollout, sigma: float) -> tup
             )
         if name in NEED_DENSITY and sigma == 0:
             raise SpecError(f"ope: {name} needs policies that have a density, got sigma 0; give a sigma above 0")
-    if not given:
-        raise SpecError(f"ope: expected at least one method of {', '.join(METHODS)}, got none")
     return tuple(dict.fromkeys(given))
 
 

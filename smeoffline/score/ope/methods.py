@@ -29,8 +29,6 @@ from smeoffline.sme.model import Sme
 from smeoffline.train.fqe import Q, fit_q
 from smeoffline.train.transitions import Transitions
 
-METHODS = ("fqe", "pdis", "wis", "wpdis", "direct", "behavior")
-NEED_DENSITY = ("pdis", "wis", "wpdis")
 DRAWS = 8  # of a policy's noise at each start
 
 Found = tuple[Measured | None, float | None]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from smeoffline.score.ope.methods import NEED_DENSITY
+from smeoffline.score.ope.names import NEED_DENSITY
 from smeoffline.score.ope.records import PolicyEstimates
+from smeoffline.score.runs import short_names
 from smeoffline.train.fqe import TARGET_EVERY
 
 FITTED = ("fqe", "direct")
@@ -43,7 +43,7 @@ def _impossible(policies: Sequence[PolicyEstimates], method: str) -> str:
     """Fitted values that no rewards add up to: a step earns between 0 and 1, also where it is paid later."""
     if method not in policies[0].estimates:
         return ""
-    values = zip(_short(policies), (p.estimates[method].value for p in policies), strict=True)
+    values = zip(_names(policies), (p.estimates[method].value for p in policies), strict=True)
     beyond = [f"{name} ({v:.4f})" for name, v in values if v is not None and not -SLACK <= v <= 1 + SLACK]
     if not beyond:
         return ""
@@ -56,14 +56,12 @@ def _few(policies: Sequence[PolicyEstimates]) -> str:
     if not methods:
         return ""
     samples = [p.estimates[methods[0]].effective_samples for p in policies]  # the same for all methods
-    few = [name for name, n in zip(_short(policies), samples, strict=True) if n is not None and n < FEW]
+    few = [name for name, n in zip(_names(policies), samples, strict=True) if n is not None and n < FEW]
     if not few:
         return ""
     return f"{', '.join(methods)} of {', '.join(few)} rest on fewer than {FEW} effective episodes: they say little"
 
 
-def _short(policies: Sequence[PolicyEstimates]) -> list[str]:
-    """Each policy without the folders above it; of a run `iql-s0` alone, where that is enough."""
-    names = [Path(policy.name).name or policy.name for policy in policies]
-    last = [name.rpartition("--")[2] for name in names]
-    return last if len(set(last)) == len(last) else names
+def _names(policies: Sequence[PolicyEstimates]) -> list[str]:
+    """Each policy's name, as the table has it."""
+    return short_names([policy.name for policy in policies])

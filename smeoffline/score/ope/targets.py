@@ -20,7 +20,7 @@ from smeoffline.score.runs import check_fits
 from smeoffline.sme.arrays import Doubles, Floats
 from smeoffline.sme.blocks import single_threaded
 from smeoffline.sme.model import Sme
-from smeoffline.train.run_folder import open_run
+from smeoffline.train.run_folder import find_run, open_run
 
 WORDS = ("behavior", "optimal")
 LEAST = 3e-8  # a float32 action nearer to 0 or 1 was rounded to it
@@ -93,7 +93,7 @@ def find_target(target: str | Path | Policy, rollout: Rollout, sigma: float) -> 
             f"policy {name}: expected a run, an ONNX file, or one of {', '.join(WORDS)}, got nothing there"
             f"{nearest(name, WORDS)}"
         )
-    policy = open_run(path)[1] if path.is_dir() else load_policy(path)
+    policy = open_run(find_run(path))[1] if path.is_dir() else load_policy(path)
     check_fits(policy, recipe)
     return Target(name, Noisy(PolicyActor(checked_policy(policy, recipe.task.action_dim)), sigma))
 
