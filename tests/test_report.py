@@ -105,6 +105,26 @@ def test_a_committed_report_is_what_its_results_give(folder):
     assert {name: (folder / name).read_text(encoding="utf-8") for name in made} == made
 
 
+def test_the_numbers_about_gain_are_those_of_its_report():
+    """Each row of the table in `reports/README.md` has the means of the committed report."""
+    page = (ROOT / "reports" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (1|5) \| (0\.\d) \| (0\S*) \| (.+) \|$", page, flags=re.MULTILINE)
+    record = json.loads((ROOT / "reports" / "gain" / "report.json").read_text(encoding="utf-8"))
+    gains = {(r["dataset"], r["algorithm"]): r["rl_gain"] for r in record["results"]}
+    found = {}
+    for row in record["datasets"]:
+        (behavior,) = row["behavior"]
+        means = [gains[row["dataset"], algorithm] for algorithm in record["algorithms"]]
+        if None not in means:
+            shrinkage = row["clone_shrunk_score"] - row["imitation_score"]
+            place = row["task"]["complexity"], behavior["nu"], behavior["sigma"]
+            found[place] = [row["headroom"], shrinkage, *(mean["value"] for mean in means)]
+    told = {(int(c), float(nu), float(sigma)): texts.split(" | ") for c, nu, sigma, texts in rows}
+    assert set(told) == set(found)
+    for place, texts in told.items():
+        assert [float(text.replace("−", "-")) for text in texts] == pytest.approx(found[place], abs=5.1e-4), place
+
+
 def test_the_json_result_names_cells_and_files(tmp_path):
     """`--json` prints one object: cells with the promised keys, files that exist. Text shows the table."""
     synthetic.write(tmp_path, synthetic.table1(2))
