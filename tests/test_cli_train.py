@@ -93,7 +93,7 @@ def test_runs_on_different_datasets_stand_in_tables_of_their_own(dataset, tmp_pa
     names = [Path(run).name for run in runs]
     for lines, inside in ((first, {names[0], names[2]}), (second, {names[1]})):
         assert {line.split()[0] for line in lines[2:]} == inside | {
-            *("(optimal)", "(imitation)", "(behavior)", "(random)")
+            *("(optimal)", "(shrunk)", "(imitation)", "(behavior)", "(random)")
         }
     behaviors = [next(line.split()[1] for line in table if line.startswith("(behavior)")) for table in (first, second)]
     assert behaviors[0] != behaviors[1]

@@ -26,11 +26,12 @@ SCORES = {
 GAINS = {
     "improvement": "score_wd over the behavior",
     "normalized_improvement": "as a share of what the behavior leaves",
-    "rl_gain": "score_wd over the best imitation: what the reward taught",
+    "rl_gain": "score_wd over the best faithful imitation",
     "gap_closed": "rl_gain as a share of the headroom",
 }
 BESIDE_ROWS = {
     "optimal_score": "optimal",
+    "clone_shrunk_score": "shrunk",
     "imitation_score": "imitation",
     "behavior_score": "behavior",
     "random_score": "random",
