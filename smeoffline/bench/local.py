@@ -7,10 +7,11 @@ import os
 import signal
 import threading
 import time
-import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 
 from smeoffline.bench.lines import CellResult
 from smeoffline.bench.worker import Job, failure, run_cell
@@ -18,6 +19,9 @@ from smeoffline.bench.worker import Job, failure, run_cell
 Work = Callable[[Job], CellResult]
 
 MAX_DEATHS = 2  # of worker processes, before a cell that each time was under way is run alone
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 _WATCH_SECONDS = 0.5
 
 
@@ -59,34 +63,29 @@ def run_local(jobs: Sequence[Job], workers: int, work: Work = run_cell) -> Gener
 
 def _pool(jobs: Sequence[Job], begun: set[str], workers: int, work: Work) -> Generator[CellResult, None, None]:
     """Results of one pool of processes; `begun` is told each cell as it is handed out."""
-    from joblib import Parallel, delayed, parallel_config
-
-    def handing_out() -> Iterator[object]:
+    if workers == 1:  # in this process, which is not to ignore Ctrl-C
         for job in jobs:
             begun.add(job.cell.key)
-            yield delayed(work)(job)
+            yield work(job)
+        return
+    # joblib's processes without its `Parallel`, which would keep them, and with them old code, for a next call
+    from joblib.externals.loky import ProcessPoolExecutor
 
-    # with one worker joblib runs cells in this process, which is not to ignore Ctrl-C
-    prepared = {"initializer": _begin_worker, "initargs": (os.getpid(),), "inner_max_num_threads": 1}
     count = min(workers, max(2, len(jobs)))
-    with parallel_config("loky", n_jobs=count, **(prepared if workers > 1 else {})):
-        parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=count)
-    results = parallel(handing_out())
+    pool = ProcessPoolExecutor(count, initializer=_begin_worker, initargs=(os.getpid(),), env=ONE_THREAD)
+    waiting, running = iter(jobs), set[Future[CellResult]]()
     try:
-        yield from results
+        while True:
+            for job in islice(waiting, count - len(running)):
+                running.add(pool.submit(work, job))
+                begun.add(job.cell.key)
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in sorted(ended, key=lambda future: future.exception() is not None):  # a lost process last
+                yield future.result()
     finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # joblib's, that it ends workers early, as it was asked to
-            results.close()
-        if workers > 1:
-            _end_workers()
-
-
-def _end_workers() -> None:
-    """End the worker processes: joblib would keep them, and with them old code, for a next call."""
-    from joblib.externals.loky import get_reusable_executor
-
-    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+        pool.shutdown(wait=True, kill_workers=True)
 
 
 def _begin_worker(parent: int) -> None:
