@@ -58,6 +58,16 @@ def test_cloning_in_one_file_comes_near_imitation(dataset):
     assert 0.75 < told(shown) < imitation + 0.01
 
 
+def test_the_cloning_that_is_verified_comes_near_imitation(dataset, monkeypatch, tmp_path):
+    """In a few hundred steps it comes near what cloning can reach, and not beyond."""
+    monkeypatch.chdir(ROOT)
+    out = tmp_path / "run"
+    trained = invoke("train", dataset, "--algo", "examples.cloning:train", "--steps", 500, "--out", out)
+    assert trained.exit_code == 0, trained.stderr
+    scored = json.loads(invoke("evaluate", out, "--json").stdout)
+    assert scored["imitation_score"] - 0.1 < scored["score_wd"] < scored["imitation_score"] + 0.01
+
+
 def test_stable_baselines_learns_the_task_online():
     """It trains on the environment as it is, and its policy is scored."""
     assert 0 < told(run("stable_baselines.py", "--steps", 150)) < 1
@@ -65,7 +75,7 @@ def test_stable_baselines_learns_the_task_online():
 
 def test_every_example_is_tested():
     """One that nobody runs rots; and each says in its first lines how it is run."""
-    tested = {"minari_dataloader.py", "corl_bc.py", "stable_baselines.py"}
+    tested = {"minari_dataloader.py", "corl_bc.py", "cloning.py", "stable_baselines.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested | TESTED_ELSEWHERE
     for path in EXAMPLES.glob("*.py"):
         head = path.read_text(encoding="utf-8").split('"""')[1]

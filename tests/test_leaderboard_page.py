@@ -111,11 +111,11 @@ def test_reference_rows_stand_in_their_places(lines):
 
 
 def test_bc_is_what_others_are_compared_with(lines):
-    """The probability of beating BC is 1 for who closes more on every run, and not told for BC itself."""
+    """The probability of beating BC is 1 for who closes more on every run; it is the entry of that name."""
     rows = {row.name: row for row in standings(lines)[0].rows}
     assert rows["Best"].wins.value == 1
     assert rows["BC"].wins is None
-    without = standings([each for each in lines if each.submission.algorithm != "bc"])[0]
+    without = standings([each for each in lines if each.submission.name != "BC"])[0]
     assert all(row.wins is None for row in without.rows)
 
 
@@ -171,14 +171,14 @@ def test_a_dataset_that_an_entry_lacks_is_not_ranked_by(lines):
 def test_only_terms_that_the_page_has_are_explained(lines):
     """The held-out gap is explained where there are verified entries, flags where there are any; no BC is told."""
     middle, bc, best, *_, verified = lines
-    lead, flagged, missing = "- public − held-out: ", "- flagged: ", "There is no self-reported entry of BC yet."
+    lead, flagged, missing = "- public − held-out: ", "- flagged: ", "There is no self-reported entry named BC yet."
     plain = markdown("tiny", standings([middle, bc]))
     assert [text in plain for text in (lead, flagged, missing)] == [False, False, False]
     assert missing in markdown("tiny", standings([middle, best]))
     assert flagged in markdown("tiny", standings([bc, lines[3]]))
     both = markdown("tiny", standings([bc, verified]))
     assert lead in both
-    assert "There is no verified entry of BC yet." in both
+    assert "There is no verified entry named BC yet." in both
     shown = page_html("tiny", standings([middle, best]))
     assert missing in shown
     assert "<dt>flagged</dt>" not in shown

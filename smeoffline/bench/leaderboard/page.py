@@ -46,7 +46,10 @@ GLOSSARY = {
         "1 minus the mean absolute error of the action, at 10,000 states uniform in the cube; and the same over what "
         "the behavior in the data scores. Means over the ranked datasets."
     ),
-    WINS: "The probability that a run beats behavior cloning on the same data, with its 95% interval.",
+    WINS: (
+        "The probability that a run beats that of the entry BC, behavior cloning, on the same dataset and seed, with "
+        "its 95% interval."
+    ),
     "outside": "The score at states outside the training distribution: a diagnostic, not a ranking.",
     LEAD: "How much more of the gap is closed on the public tasks than on the secret ones.",
     FLAGGED: "The scores show what no honest entry should: see the reasons below the table.",
@@ -70,7 +73,7 @@ COLUMNS = (
     Column("interval", "95% interval", True, "Of the gap closed."),
     Column("score", "score", True, "At uniform states; the optimum has 1."),
     Column("improvement", "improvement", True, "Over the behavior in the data."),
-    Column("wins", WINS, True, "Probability of beating behavior cloning on the same data."),
+    Column("wins", WINS, True, "Probability of beating the entry BC, behavior cloning, on the same dataset and seed."),
     Column("outside", "outside", True, "Outside the training distribution: a diagnostic."),
     Column("lead", LEAD, True, "Gap closed on public tasks minus that on held-out ones."),
     Column("steps", "steps", True, "Gradient steps of each run."),
@@ -201,12 +204,12 @@ def glossary(found: Sequence[Standing]) -> dict[str, str]:
         del told[FLAGGED]
     without = [standing.tier for standing in found if standing.rows and not any(map(_is_baseline, standing.rows))]
     if without:
-        told[WINS] += f" There is no {' or '.join(without)} entry of BC yet."
+        told[WINS] += f" There is no {' or '.join(without)} entry named BC yet."
     return told
 
 
 def _is_baseline(row: Row) -> bool:
-    return row.line is not None and row.line.submission.algorithm == BASELINE
+    return row.line is not None and row.name == BASELINE
 
 
 def safe(text: str) -> str:

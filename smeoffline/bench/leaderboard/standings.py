@@ -21,7 +21,7 @@ from smeoffline.bench.report.ranking import RANKED_HEADROOM, ScoreTable, compare
 from smeoffline.errors import BenchmarkError
 from smeoffline.score.statistics import Estimate
 
-BASELINE = "bc"  # the algorithm that others are compared with: imitation
+BASELINE = "BC"  # the name of the entry, in each tier, that the others are compared with: imitation
 # Row -> (its score in a `PlaceScore`, what it means).
 REFERENCES = {
     "optimal": (None, "the optimum, known in every state"),
@@ -172,10 +172,9 @@ def _closed(line: Line, datasets: Sequence[str]) -> dict[str, dict[int, float]]:
 def _rows(lines: Sequence[Line], panel: RankingPanel, datasets: Sequence[str]) -> list[Row]:
     """The ranked entries, best first."""
     known = {line.submission.name: line for line in lines}
-    baseline = next((line.submission.name for line in lines if line.submission.algorithm == BASELINE), None)
     rows, rank = [], 0
     for name in panel.algorithms:
-        wins = panel.wins.get((name, baseline)) if baseline is not None else None
+        wins = panel.wins.get((name, BASELINE))
         rank += not known[name].flags
         rows.append(_row(known[name], datasets, None if known[name].flags else rank, panel.iqm[name], wins))
     return rows
