@@ -151,6 +151,21 @@ def test_a_page_lists_the_findings():
     assert "2 faults found" in text
 
 
+@pytest.mark.parametrize("kind", ["one behavior", "one channel", "foreign"])
+def test_channels_are_counted_from_1_as_in_plots(kind):
+    """The first channel of a figure is 1, none is 0, and the page says how a fault counts."""
+    text = page(so.inspect(PAGES[kind]()))
+    titles = re.findall(r"<h3>(.*?)</h3>", text)
+    assert [title[-1] for title in titles if "optimal action" in title] == {
+        "one behavior": ["1", "2"],
+        "one channel": ["1"],
+        "foreign": [],
+    }[kind]
+    assert {"state 1", "action 1"} <= set(re.findall(r"(?:state|action) \d+", text))
+    assert not re.search(r"(state|action) 0\b", text)
+    assert "state 1 is channel 0 of the arrays, and of a fault" in text
+
+
 def test_the_command_writes_the_page_and_the_measures(tmp_path):
     """`--html` writes it, also of a dataset with faults; `--json` has the measures beside the contract's keys."""
     folder = generate()

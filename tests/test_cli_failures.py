@@ -195,12 +195,15 @@ def test_inspect_writes_its_page_to_a_file(tmp_path):
     [
         ("generate", "--recipe", "none"),
         ("generate", "--base", "policy", "--policy", "none.onnx"),
+        ("generate", "--base", "policy"),
+        ("generate", "--explore", "gaussian"),
         ("inspect", "x", "--html", "none/x.html"),
         ("inspect", "x", "--html", ""),
         ("train", "x", "--algo", "bc", "--out", "file"),
         ("evaluate", "none"),
         ("evaluate", "folder", "--values", "--figure", "none/x.svg"),
         ("ope", "x", "none"),
+        ("ope", "x", "behaviour"),
         ("benchmark", "none", "--out", "x"),
         ("benchmark", "smoke", "--out", "file/x"),
         ("benchmark", "smoke", "--out", "x", "--seeds", "1000001"),
@@ -212,6 +215,7 @@ def test_inspect_writes_its_page_to_a_file(tmp_path):
         ("bundle", "pack", "--suite", "none", "-o", "x.zip"),
         ("bundle", "verify", "none.zip"),
         ("plot", "task", "-o", "none/x.svg"),
+        ("plot", "task", "-o", "file/x.svg"),
         ("plot", "task", "-o", "x.pdf"),
         ("plot", "behaviors", "--policy", "none.onnx"),
         ("plot", "run", "none"),
@@ -239,6 +243,39 @@ def test_what_is_wrong_on_its_face_is_a_usage_error(arguments, tmp_path, monkeyp
     assert_one_clear_line(result.stderr, result.stdout, result.exit_code)
     assert result.exit_code == 2, result.stderr
     assert everything_under(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("generate", "--base", "policy"),
+            "--policy must name an ONNX file for base 'policy', got none; give one, such as a run's policy.onnx",
+        ),
+        (("ope", "x", "behaviour"), "behavior or optimal; did you mean 'behavior'?"),
+        (("ope", "x", "none"), "behavior or optimal (see"),
+        (("plot", "task", "-o", "file/x.svg"), "expected a folder, got a file in its place: file; choose another"),
+        (("inspect", "x", "--html", "file/a/x.html"), "expected a folder, got a file in its place: file; choose"),
+    ],
+    ids=str,
+)
+def test_a_usage_error_says_what_to_do(arguments, told, tmp_path, monkeypatch):
+    """What is missing is told by its option, a misspelled word by the nearest, a file in the way by its name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = invoke(*arguments)
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, told)
+
+
+@pytest.mark.parametrize("kind", ["probit", "gaussian", "uniform", "ou"])
+@pytest.mark.parametrize("size", [(), ("--sigma", "0")], ids=["left out", "zero"])
+def test_an_exploration_without_a_size_is_refused(minari_root, kind, size):
+    """Who asks for noise by name gets noise or an error, never data without; `none` needs no size."""
+    result = invoke("generate", *SMALL, "--explore", kind, *size)
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, f"--explore '{kind}'", "give --sigma")
+    assert result.exit_code == 2
+    assert list(minari_root.rglob("*.hdf5")) == []
+    assert invoke("generate", *SMALL, "--explore", "none", *size).exit_code == 0
 
 
 def test_a_report_of_a_file_says_that_a_folder_is_expected(tmp_path):
@@ -420,7 +457,15 @@ def test_an_error_of_the_operating_system_is_one_line(monkeypatch):
 
     monkeypatch.setattr(target, "generate_recipe", broken)
     result = invoke("generate")
-    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "/somewhere: No space left on device")
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "/somewhere: No space left on device; mend")
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="a folder that nobody can write to")
+def test_a_place_that_no_folder_can_be_made_in_is_told_with_what_to_do():
+    """What only the operating system knows of a folder is told with a way out."""
+    result = invoke("benchmark", "smoke", "--out", "/proc/o")
+    told = "/proc/o: No such file or directory; mend that, or choose another place"
+    assert_one_clear_line(result.stderr, result.stdout, result.exit_code, told)
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command import SMALL, environment, invoke, on_a_terminal, running
+from command import ROOT, SMALL, environment, invoke, on_a_terminal, running
 
 from smeoffline.score.runs import evaluate
 from smeoffline.train.run_folder import run_folder
@@ -190,6 +191,38 @@ def test_the_same_seed_gives_the_same_policy_also_in_two_sittings(dataset, tmp_p
     resumed = json.loads(trained(dataset, tmp_path / "b", "--json", "--steps", "60", "--resume").stdout)
     assert resumed["steps"] == 60
     assert Path(whole["policy"]).read_bytes() == Path(resumed["policy"]).read_bytes()
+
+
+@pytest.mark.parametrize("algo", ["bc", "mine_resumed:train"])
+def test_resuming_where_there_is_no_run_is_said_once(dataset, tmp_path, monkeypatch, algo):
+    """A note on stderr names the run that is not there, and it trains; the second time there is one."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "examples" / "own_algorithm.py", "mine_resumed.py")
+    command = ("train", dataset, "--algo", algo, "--steps", 3, "--out", "elsewhere", "--resume", "--json")
+    first, second = invoke(*command), invoke(*command)
+    run = run_folder(Path("elsewhere"), dataset, algo, 0)
+    assert first.stderr == f"note: no run in {run}, training from the start\n"
+    assert (second.exit_code, second.stderr) == (0, "")
+    assert json.loads(first.stdout)["run"] == json.loads(second.stdout)["run"] == str(run)
+    refused = invoke(*command, "--set", "nothing=1", "--seed", "1")
+    assert refused.stderr.startswith("error: --set")
+
+
+def test_a_failed_run_that_was_moved_names_its_traceback_where_it_is(dataset, tmp_path, monkeypatch):
+    """What is told of it names a file that is there, and its record names that from its own folder."""
+    (tmp_path / "mine_broken.py").write_text("def train(data, *, seed, steps):\n    raise ValueError('mistake')\n")
+    monkeypatch.chdir(tmp_path)
+    failed = invoke("train", dataset, "--algo", "mine_broken:train")
+    run = run_folder(Path("runs"), dataset, "mine_broken:train", 0)
+    assert f"(traceback in {run / 'error.txt'})" in failed.stderr
+    assert json.loads((run / "run.json").read_text())["reason"].endswith("mistake (traceback in error.txt)")
+    moved = (tmp_path / "runs").rename(tmp_path / "moved") / run.name
+    again = ("train", dataset, "--algo", "mine_broken:train", "--out", moved.parent)
+    for asked in (("evaluate", moved), again):
+        told = invoke(*asked)
+        assert told.exit_code == 1
+        assert f"(traceback in {moved / 'error.txt'})" in told.stderr
+    assert "raise ValueError" in (moved / "error.txt").read_text()
 
 
 def test_interrupted_training_keeps_its_checkpoint_and_says_how_to_go_on(dataset, tmp_path):

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import zipfile
 
 import numpy as np
@@ -312,6 +313,7 @@ def test_a_file_that_is_too_large_is_not_opened(good, tmp_path):
     path = tmp_path / "big.npz"
     path.write_bytes(good.read_bytes() + bytes(3_000_000))
     assert "expected a file of at most" in faults_of(path)[0]
+    assert "see --suite" in faults_of(path)[0]  # an entry of a larger suite ends here
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x04K\x01.", b"{}" * 1000])
@@ -441,6 +443,44 @@ def test_a_results_file_has_one_suite(good, tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('{"schema": 1, "suite": "v1", "cell": "a--bc--s0"}\n' * 2, "got a benchmark's: `report` reads them"),
+        (SUITE, "expected results of the leaderboard, got something else"),
+        ("[1]\n7\n", "expected results of the leaderboard, got something else"),
+        ('{"schema": 1}', "expected results of the leaderboard, got something else"),
+        (b"PK\x03\x04\xff", "expected results of the leaderboard, got something else"),
+    ],
+    ids=["a benchmark's results", "a suite", "JSON of another kind", "an object of another kind", "an entry"],
+)
+def test_a_file_that_is_no_leaderboards_is_told_as_such(content, told, tmp_path):
+    """Where no line is an entry, the file is another one: what it is gets told, and no line is to be removed."""
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(BenchmarkError) as caught:
+        read_lines(path)
+    assert told in str(caught.value)
+    assert "remove" not in str(caught.value)
+
+
+def test_a_broken_line_is_to_be_removed_from_between_good_ones(good, tmp_path):
+    """A line is told with its fault, and to be removed only where others are entries, before it or after it."""
+    whole = score_entry(read_entry(good, tiny()), tiny()).to_dict()
+    broken = {name: value for name, value in whole.items() if name != "tier"}
+    fault = "expected an entry with its scores, but 'tier' is a required property"
+    path = tmp_path / "results.jsonl"
+    for told, records in (
+        (f"jsonl': {fault}; it has no other entry", [broken]),
+        (f"jsonl', line 1: {fault}; remove that line", [broken, whole]),
+        (f"jsonl', line 2: {fault}; remove that line", [whole, broken, broken]),
+    ):
+        path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+        with pytest.raises(BenchmarkError, match=re.escape(told)) as caught:
+            read_lines(path)
+        assert ("remove" in str(caught.value)) == (len(records) > 1)
+
+
 # The command
 
 
@@ -498,9 +538,23 @@ def test_score_refuses_results_of_another_suite(suite_file, good, tmp_path):
     assert invoke("leaderboard", "score", good, "--suite", suite_file).exit_code == 0
     before = (tmp_path / "results.jsonl").read_bytes()
     (tmp_path / "other.toml").write_text(SUITE)
-    done = invoke("leaderboard", "score", good, "--suite", "other.toml")
+    other = Board.load("other.toml")
+    told = submission(suite="other", probes_sha256=other.probes_sha256)
+    write_entry(tmp_path / "other.npz", told, blend(0.5), other)
+    done = invoke("leaderboard", "score", "other.npz", "--suite", "other.toml")
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
     assert "expected entries of suite 'other', got 'tiny'; name another file by --results" in done.stderr
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+def test_a_wrong_suite_is_told_before_the_results(suite_file, good, tmp_path):
+    """An entry of the results' suite, scored as one of another, is told to name its suite, not another results file."""
+    assert invoke("leaderboard", "score", good, "--suite", suite_file).exit_code == 0
+    before = (tmp_path / "results.jsonl").read_bytes()
+    done = invoke("leaderboard", "score", good)
+    assert done.exit_code == 1
+    assert done.stdout == "expected suite 'v1', got 'tiny'; name the entry's suite by --suite\n"
+    assert "--results" not in done.stderr
     assert (tmp_path / "results.jsonl").read_bytes() == before
 
 

@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
-from boards import SUITE, submission
+from boards import INFORMED, SUITE, submission
 from command import invoke
 
 from smeoffline.bench.leaderboard.board import Board
@@ -95,7 +95,10 @@ def test_runs_that_do_not_make_an_entry_are_told(folder, tmp_path):
     """A missing seed, a run twice, another suite, mixed settings or no run at all: one line each, and no file."""
     runs = sorted(run.parent for run in (folder / "out" / "runs").glob("*/*/run.json"))
     half = submit(runs[0], "--name", "BC", "-o", "bad.npz")
-    assert "is missing" in half.stderr
+    assert half.stderr == (
+        "error: submit: expected 2 runs, one for each dataset and seed, got 1: none for "
+        f"{INFORMED}--s1; train them, or pass --partial\n"
+    )
     twice = submit(*runs, runs[0], "--name", "BC", "-o", "bad.npz")
     assert "got a second" in twice.stderr
     elsewhere = invoke("leaderboard", "submit", *runs, "--name", "BC", "-o", "bad.npz")
@@ -120,6 +123,21 @@ def test_runs_that_do_not_make_an_entry_are_told(folder, tmp_path):
     for mistyped in (gone, link):
         assert (mistyped.exit_code, len(mistyped.stderr.splitlines())) == (2, 1)
     assert not (folder / "bad.npz").exists()
+
+
+def test_many_missing_runs_are_told_by_the_first(done, tmp_path):
+    """Of the runs that are missing the first three are named and the others counted: one line tells what to do."""
+    (tmp_path / "one.toml").write_text(ONE.replace("seeds = 2", "seeds = 6"))
+    refused = invoke(
+        *("leaderboard", "submit", done / "out", "--name", "BC"),
+        *("--suite", tmp_path / "one.toml", "-o", tmp_path / "bad.npz"),
+    )
+    named = ", ".join(f"{INFORMED}--s{seed}" for seed in (2, 3, 4))
+    assert refused.stderr == (
+        "error: submit: expected 6 runs, one for each dataset and seed, got 2: none for "
+        f"{named} and 1 more; train them, or pass --partial\n"
+    )
+    assert not (tmp_path / "bad.npz").exists()
 
 
 def test_a_part_of_the_runs_is_a_partial_entry(folder):

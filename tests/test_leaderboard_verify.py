@@ -17,12 +17,16 @@ from boards import SUITE, blend, submission, tiny
 from command import invoke, python
 
 from smeoffline.bench.leaderboard.entry import Entry
+from smeoffline.bench.leaderboard.flags import lead_flags
 from smeoffline.bench.leaderboard.held_out import transitions
 from smeoffline.bench.leaderboard.lines import add_line, read_lines
+from smeoffline.bench.leaderboard.place_score import PlaceScore
 from smeoffline.bench.leaderboard.sandbox import Entrant, Sandbox
 from smeoffline.bench.leaderboard.scoring import score_entry
+from smeoffline.bench.leaderboard.verify import public_lead
 from smeoffline.data.rollout import Rollout
 from smeoffline.errors import BenchmarkError
+from smeoffline.score.statistics import Estimate
 
 MARK = "a-secret-that-must-not-be-seen"
 # Tries everything, and fails if any of it works; placeholders are filled in, as a spy would know them.
@@ -260,8 +264,27 @@ def test_who_knows_the_public_tasks_is_found_out(folder, tmp_path, monkeypatch):
     assert (line.tier, line.submission.name, line.partial) == ("verified", "Knows", False)
     assert [s.gap_closed for s in line.held_out.public[next(iter(line.scores))]] == [1.0, 1.0]
     assert all(s.gap_closed < 0 for s in line.scores[next(iter(line.scores))])
-    assert line.held_out.lead.low > 1
+    assert line.held_out.lead.low == 1
+    assert "without a rank: flagged" in done.stdout
     assert "0123456789abcdef" not in (folder / "results.jsonl").read_text()
+
+
+def test_a_narrower_gap_is_no_lead():
+    """Who misses imitation by as much on all tasks has no lead where the held-out gap is narrower, and no flag."""
+
+    def scores(headrooms, gain):
+        parts = {"score_wd": 0.5, "score_ood": 0.5, "behavior_score": 0.7, "imitation_score": 0.7}
+        rest = {"clone_shrunk_score": 0.7, "random_score": 0.5, "improvement": -0.2, "rl_gain": gain}
+        made = [PlaceScore(seed, **parts, **rest, headroom=h, gap_closed=gain / h) for seed, h in enumerate(headrooms)]
+        return {dataset: tuple(made) for dataset in tiny().datasets}
+
+    worse = public_lead(scores((0.09, 0.08), -0.2), scores((0.05, 0.06), -0.2), tiny())
+    assert worse == Estimate(0, 0, 0, 2)
+    assert lead_flags(worse) == ()
+    better = public_lead(scores((0.09, 0.08), 0.045), scores((0.05, 0.06), -0.2), tiny())
+    assert better.value == pytest.approx((0.5 + 0.5625) / 2)
+    narrow = scores((0.04, 0.04), 0.03)
+    assert public_lead(scores((0.09, 0.08), 0.03), narrow, tiny()) is None  # no dataset to rank by
 
 
 def test_verify_refuses_results_of_another_suite(folder, tmp_path):

@@ -240,6 +240,8 @@ def test_panels_to_compare_are_side_by_side(tmp_path, algos, order):
         ('{"schema": 1, "suite"', ["results.jsonl", "none"]),
         ("{newer}\n", ["schema 1", "got 2", "line 1"]),
         ("no json\n{good}\n", ["line 1"]),
+        ("{board}\n", ["a leaderboard's", "sme-offline leaderboard build"]),
+        ("{board}", ["a leaderboard's", "sme-offline leaderboard build"]),
         ("{good}\n{nan}\n", ["score_wd", "nan", "--s9"]),
         ("{good}\n{missing}\n", ["headroom", "None", "--s9"]),
     ],
@@ -251,6 +253,7 @@ def test_bad_results_are_one_clear_line(tmp_path, content, fragments):
     other = synthetic.cell(seed=9)
     lines = {
         "good": good.to_line(),
+        "board": (ROOT / "reports" / "leaderboard" / "results.jsonl").read_text(encoding="utf-8").splitlines()[0],
         "newer": good.to_line().replace('"schema": 1', '"schema": 2', 1),
         "nan": re.sub(r'"score_wd": [\d.]+, "score_ood"', '"score_wd": NaN, "score_ood"', other.to_line()),
         "missing": other.to_line().replace('"headroom"', '"headrom"'),
@@ -264,6 +267,7 @@ def test_bad_results_are_one_clear_line(tmp_path, content, fragments):
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert all(fragment in result.stderr for fragment in fragments), result.stderr
+    assert "board" not in str(content) or "remove" not in result.stderr  # nothing in it is wrong
     assert not (tmp_path / "out").exists()
 
 

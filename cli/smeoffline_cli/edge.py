@@ -214,8 +214,8 @@ def _expected(error: Exception) -> str | None:
     if isinstance(error, SmeofflineError):
         return str(error)
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}"
+        told = str(error.strerror or error)
+        return f"{error.filename}: {told}; mend that, or choose another place" if error.filename else told
     if isinstance(error, MemoryError):
         return "out of memory; ask for fewer workers or a smaller task"
     return None

@@ -66,12 +66,17 @@ def _from_options(ctx: click.Context) -> Recipe:
     from smeoffline.data.recipe import Component, Recipe
     from smeoffline.sme.task import Task
 
+    typed = options.typed_fields(ctx, "behavior")
     with options.refusals(ctx):
-        return Recipe(
-            task=Task(**options.typed_fields(ctx, "task")),
-            mix=(Component(Behavior(**options.typed_fields(ctx, "behavior"))),),
-            **options.typed_fields(ctx, "recipe"),
-        )
+        task, behavior = Task(**options.typed_fields(ctx, "task")), Behavior(**typed)
+        if typed.get("explore", "none") != "none" and behavior.sigma == 0:
+            # not the library's to refuse: a suite's grid may begin at sigma 0
+            raise click.UsageError(
+                f"--explore {typed['explore']!r} needs a size: expected --sigma above 0, got {behavior.sigma:g}; "
+                "give --sigma, or drop --explore",
+                ctx,
+            )
+        return Recipe(task=task, mix=(Component(behavior),), **options.typed_fields(ctx, "recipe"))
 
 
 def _from_file(ctx: click.Context, source: str) -> Recipe:

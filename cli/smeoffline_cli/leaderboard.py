@@ -146,11 +146,11 @@ def score(entry: str, suite: str, results: str, as_json: bool) -> None:
         from smeoffline.bench.leaderboard.lines import add_line, check_suite
 
         board = Board.load(suite)
-        check_suite(Path(results), board.suite.name)
         try:
             found = read_entry(Path(entry), board)
         except EntryError as error:
             _refuse(entry, error.faults, as_json)
+        check_suite(Path(results), board.suite.name)  # after the entry: a wrong --suite is not the results' fault
 
         from smeoffline.bench.leaderboard.scoring import score_entry  # heavy: not before the entry is right
 
@@ -206,6 +206,7 @@ def verify(
         )
     with interruption.at_once():
         from smeoffline.bench.leaderboard.board import Board
+        from smeoffline.bench.leaderboard.held_out import Salt
         from smeoffline.bench.leaderboard.lines import add_line, check_suite
         from smeoffline.bench.leaderboard.sandbox import Entrant
         from smeoffline.bench.suite import Suite
@@ -215,6 +216,7 @@ def verify(
             board = Board(whole.with_size(seeds=seeds))
             found = Entrant.find(entrant)
         check_suite(Path(results), whole.name)  # refused now, not when all is trained
+        Salt.read(salt_file)
 
         from smeoffline.bench.leaderboard.verify import verify as run  # heavy: not before all that is right
     click.echo(
@@ -298,6 +300,8 @@ def _show(line: Line, results: str, as_json: bool) -> None:
     if as_json:
         emit_json({"ok": True, **record, "results": results})
         return
+    from smeoffline.bench.leaderboard.standings import ranked_by
+
     rows = []
     for dataset, seeds in line.scores.items():
         listed = [dataclasses.asdict(score) for score in seeds]
@@ -314,5 +318,11 @@ def _show(line: Line, results: str, as_json: bool) -> None:
         click.echo(f"public - held-out gap closed: {cell(lead.value)}{ends}")
     for flag in line.flags:
         click.echo(f"flagged: {flag}")
-    ranked = "not ranked: partial" if line.partial else "ranked"
+    ranked = "ranked"
+    if line.partial:
+        ranked = "not ranked: partial"
+    elif not ranked_by(line.kinds, [line.scores]):
+        ranked = "not ranked: no dataset that rewards can teach on has a headroom of 0.05 or more"
+    elif line.flags:
+        ranked = "without a rank: flagged"
     emit_fields(line.submission.name, {"tier": line.tier, "ranking": ranked, "results": results})

@@ -59,10 +59,15 @@ def emit_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     click.echo(_render(listed, headers=headers, right=frozenset(right)))
 
 
-def emit_warning(text: str) -> None:
+def emit_warning(text: str, kind: str = "warning") -> None:
     """Print a remark on stderr, in one line."""
     # not click's echo, which writes past what a progress bar has put in stderr's place, and so onto the bar
-    sys.stderr.write(f"warning: {one_line(text)}\n")
+    sys.stderr.write(f"{kind}: {one_line(text)}\n")
+
+
+def emit_note(text: str) -> None:
+    """Print on stderr, in one line, what is no reason to worry."""
+    emit_warning(text, "note")
 
 
 def one_line(text: str) -> str:

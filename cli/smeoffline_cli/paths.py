@@ -27,8 +27,11 @@ class Existing(click.Path):
         """The path as it was typed."""
         if value not in self.words:
             if not os.path.exists(value):  # noqa: PTH110 - False for a name that no file can have; Path raises
+                from smeoffline.errors import nearest  # not at the top: `--help` does without the library
+
                 noun = "file or folder" if self.kind == "either" else self.kind
-                _refuse(value, f"there is no such {noun}; {self.advice}", param, ctx)
+                near = nearest(str(value), self.words)
+                _refuse(value, f"there is no such {noun}; {self.advice}{near}", param, ctx)
             if self.kind != "either" and Path(value).is_dir() != (self.kind == "folder"):
                 got = "file" if self.kind == "folder" else "folder"
                 _refuse(value, f"expected a {self.kind}, got a {got}; {self.advice}", param, ctx)
@@ -54,6 +57,7 @@ class NewFile(click.Path):
             _refuse(value, f"expected a file, got {'a folder' if value else 'nothing'}; name a file", param, ctx)
         if self.endings and path.suffix not in self.endings:
             _refuse(value, f"expected a name that ends in {' or '.join(self.endings)}", param, ctx)
+        _check_no_file(path.parent, value, param, ctx)
         if not path.parent.is_dir():
             _refuse(value, f"there is no folder {str(path.parent)!r}; make it first", param, ctx)
         return super().convert(value, param, ctx)
@@ -77,9 +81,7 @@ class Folder(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, as the type that was asked for."""
-        place = next((path for path in (Path(value), *Path(value).parents) if os.path.lexists(path)), Path())
-        if not place.is_dir():
-            _refuse(value, f"expected a folder, got a file in its place: {place}; choose another", param, ctx)
+        _check_no_file(Path(value), value, param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -113,6 +115,17 @@ RECIPE = Shipped("recipe")
 SUITE = Shipped("suite", "suites")
 RUN = Existing("folder", "name a run's folder, as `sme-offline train` prints it")
 POLICY = Existing("file", "name an ONNX file, such as a run's policy.onnx")
+
+
+def _check_no_file(folder: Path, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> None:
+    """Refuse a path whose folder can't be there, nor be made, since a file is in the place of it or of one above.
+
+    Raises:
+        click.UsageError: Names the file.
+    """
+    place = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), Path())
+    if not place.is_dir():
+        _refuse(value, f"expected a folder, got a file in its place: {place}; choose another", param, ctx)
 
 
 def _refuse(value: Any, told: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:

@@ -12,7 +12,7 @@ import click
 
 from smeoffline_cli import complete, options, paths
 from smeoffline_cli.edge import interruption, resumable
-from smeoffline_cli.output import emit_fields, emit_json
+from smeoffline_cli.output import emit_fields, emit_json, emit_note
 from smeoffline_cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ KEPT = "stopped before the end; a run that had begun keeps its last checkpoint: 
     "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A hyperparameter, e.g. batch_size=512; repeatable."
 )
 @click.option("--out", type=paths.Folder(Path), default=Path("runs"), show_default=True, help="Parent of runs.")
-@click.option("--resume", is_flag=True, help="Go on from the last checkpoint, or extend a finished run.")
+@click.option("--resume", is_flag=True, help="Go on from the last checkpoint, extend a finished run, or begin one.")
 @options.json_option
 @click.pass_context
 def command(
@@ -73,7 +73,15 @@ def command(
             settings = parse_settings(pairs) if pairs or not resume else None
     with options.refusals(ctx, FLAGS), resumable(KEPT), _bar() as progress:
         made = train(
-            dataset, algo=algo, seed=seed, steps=steps, settings=settings, out=out, resume=resume, progress=progress
+            dataset,
+            algo=algo,
+            seed=seed,
+            steps=steps,
+            settings=settings,
+            out=out,
+            resume=resume,
+            progress=progress,
+            tell=emit_note,
         )
     if as_json:
         emit_json(made.to_dict())

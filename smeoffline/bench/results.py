@@ -5,6 +5,7 @@ Needs no torch: reports are made where nothing is trained.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,7 @@ def read_results(source: str | Path) -> Results:
         The newest line of each cell. A half-written last line counts for nothing.
 
     Raises:
-        BenchmarkError: No such file, or a line in the middle of it is damaged; names the line.
+        BenchmarkError: No such file, a leaderboard's, or a line in the middle of it is damaged; names the line.
         VersionError: A line of a newer schema.
     """
     path = Path(source)
@@ -132,8 +133,22 @@ def read_results(source: str | Path) -> Results:
         except VersionError as fault:
             raise VersionError(f"results {str(path)!r}: line {number}: {fault}") from None
         except BenchmarkError as fault:
+            if number == 1 and _of_a_leaderboard(line):
+                raise BenchmarkError(
+                    f"results {str(path)!r}: expected a benchmark's results, got a leaderboard's; "
+                    "read them with `sme-offline leaderboard build`"
+                ) from None
             if number == len(lines):  # without an end of line: half-written
                 continue
             raise BenchmarkError(f"results {str(path)!r}: line {number}: {fault}; remove that line") from None
         cells[found.cell] = found
     return Results(tuple(cells.values()))
+
+
+def _of_a_leaderboard(line: bytes) -> bool:
+    """Whether a line that is no cell's is an entry's of a leaderboard, whose file has the same name."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"tier", "entry"} <= set(record)

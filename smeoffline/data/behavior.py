@@ -86,7 +86,11 @@ class Behavior:
             return
         given: Any = self.policy  # read from a file it may be of any type
         if not isinstance(given, (str, Path)) or not str(given):
-            raise SpecError(f"behavior: policy must name an ONNX file for base 'policy', got {given!r}")
+            got = "none" if given is None else repr(given)
+            raise SpecError(
+                f"behavior: policy must name an ONNX file for base 'policy', got {got}; give one, such as a run's "
+                "policy.onnx"
+            )
         object.__setattr__(self, "policy", str(given))
         digest: Any = self.policy_sha256 if self.policy_sha256 is not None else file_sha256(given)
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):

@@ -1,4 +1,4 @@
-"""Statistics over seeds: interquartile means and seeded bootstrap intervals.
+"""Statistics over seeds: interquartile means, seeded bootstrap intervals, and Student's for few runs.
 
 Runs are the unit of resampling (Agarwal et al. 2021): with one run there is no interval, and none is made up.
 """
@@ -44,6 +44,29 @@ def interquartile_mean(values: Doubles, axis: int = -1) -> Any:
     A quarter of the runs, rounded down, is cut off at each end (scipy's 25% trimmed mean): below four runs, none.
     """
     return stats.trim_mean(values, 0.25, axis=axis)
+
+
+def mean_of_strata(strata: Sequence[Doubles]) -> Estimate:
+    """The mean of the means of strata, with Student's 95% interval (degrees of freedom by Welch and Satterthwaite).
+
+    For few runs in each stratum, where a percentile bootstrap is too narrow: with 3, by a fifth and more.
+
+    Args:
+        strata: Arrays of finite numbers, at least one in each.
+
+    Returns:
+        n counts all runs. No interval where a stratum has a single run: its variation is not known.
+    """
+    value, n = float(np.mean([stratum.mean() for stratum in strata])), sum(map(len, strata))
+    if min(map(len, strata)) < 2:
+        return Estimate(value, None, None, n)
+    shares = np.array([stratum.var(ddof=1) / len(stratum) for stratum in strata]) / len(strata) ** 2
+    variance = shares.sum()
+    if variance == 0:
+        return Estimate(value, value, value, n)
+    freedom = variance**2 / np.sum(shares**2 / [len(stratum) - 1 for stratum in strata])
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(variance))
+    return Estimate(value, value - half, value + half, n)
 
 
 def bootstrap_interval(

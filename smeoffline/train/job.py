@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,5 +100,6 @@ class Ending:
             if isinstance(error, KeyboardInterrupt):
                 self.note(status="interrupted")
             else:
-                text = str(error).strip()
+                # what is in the run's folder is named from there: where that lies now may change
+                text = str(error).strip().replace(f"{self._run}{os.sep}", "")
                 self.note(status="failed", reason=text.splitlines()[0] if text else type(error).__name__)

@@ -11,10 +11,9 @@ from smeoffline.errors import SmeofflineError, TrainingError
 from smeoffline.train import own
 from smeoffline.train.interrupt import TrainingInterrupted
 from smeoffline.train.job import Ending, Job, TrainedRun
-from smeoffline.train.run_folder import EVALUATION, POLICY, check_same, create_run, training_alone
+from smeoffline.train.run_folder import EVALUATION, POLICY, TRACEBACK, check_same, create_run, training_alone
 from smeoffline.train.transitions import Policy
 
-TRACEBACK = "error.txt"
 PLAIN_CALLABLE = (
     "the policy is a plain callable, which no file can hold: evaluate it in the process that trained it, or "
     "return a torch.nn.Module or an object with to_onnx(path)"

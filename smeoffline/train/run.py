@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ def train(
     checkpoint_every: int = CHECKPOINT_EVERY,
     progress: Progress | None = None,
     probe: Probe | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> TrainedRun:
     """Train an algorithm on a dataset.
 
@@ -54,6 +56,7 @@ def train(
         probe: Called every `checkpoint_every` steps and at the end with the step and the policy as it is, to
             draw a learning curve; it changes nothing about the training. Your own algorithm, which trains in
             one go, never calls it.
+        tell: Called before training with what may surprise: that there is no run to resume.
 
     Returns:
         The finished run.
@@ -90,15 +93,19 @@ def train(
         action_high=list(box.high),
         versions=versions(),
     )
-    if not isinstance(algorithm, Algorithm):
-        if settings:
-            raise SpecError(f"setting: your own algorithm {name!r} takes none, got {', '.join(sorted(settings))}")
-        return train_own(Job(run, record, data, previous, checkpoint_every, progress), algorithm)
+    work: Callable[[Job], TrainedRun]
+    if isinstance(algorithm, Algorithm):
+        from smeoffline.train.shipped_run import prepare, train_shipped  # torch, and d3rlpy
 
-    from smeoffline.train.shipped_run import prepare, train_shipped  # torch, and d3rlpy
-
-    trainer, record = prepare(algorithm, data, record, settings)
-    return train_shipped(Job(run, record, data, previous, checkpoint_every, progress, probe), trainer)
+        trainer, record = prepare(algorithm, data, record, settings)
+        work = functools.partial(train_shipped, trainer=trainer)
+    elif settings:
+        raise SpecError(f"setting: your own algorithm {name!r} takes none, got {', '.join(sorted(settings))}")
+    else:
+        work = functools.partial(train_own, train=algorithm)
+    if resume and previous is None and tell is not None:  # not before all that can be refused was looked at
+        tell(f"no run in {run}, training from the start")
+    return work(Job(run, record, data, previous, checkpoint_every, progress, probe))
 
 
 def _find(algo: str | own.Train) -> tuple[str, Algorithm | own.Train]:

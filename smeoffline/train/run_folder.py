@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 POLICY = "policy.onnx"
 EVALUATION = "evaluation.json"  # of that policy: it goes when training replaces the policy
+TRACEBACK = "error.txt"  # of your own algorithm, where it raised
 DEPTH = 3  # folders below one that was named: OUT/runs/<cell>/<run> of a benchmark
 
 
@@ -73,7 +74,8 @@ def existing_run(run: Path, resume: bool) -> RunRecord | None:
     record = read_run(run)
     if not resume and record.status == "failed":
         raise TrainingError(
-            f"run {run}: exists already and failed ({record.reason}); remove it to start over, or choose another --out"
+            f"run {run}: exists already and failed ({_reason(run, record)}); remove it to start over, or choose "
+            "another --out"
         )
     if not resume:
         raise TrainingError(
@@ -100,13 +102,18 @@ def open_run(run: str | Path) -> tuple[RunRecord, OnnxPolicy]:
             "evaluate it in the process that trains it"
         )
     if record.status != "done" or not (run / POLICY).exists():
-        why = f" ({record.reason})" if record.reason is not None else ""
+        why = f" ({_reason(run, record)})" if record.reason is not None else ""
         raise TrainingError(
             f"run {run}: is not finished: {record.status} after step {record.step} of {record.steps}{why}; "
             "go on with --resume"
         )
     dims = {"observation_dim": record.observation_dim, "action_dim": len(record.action_low)}
     return record, load_policy(run / POLICY, **dims)
+
+
+def _reason(run: Path, record: RunRecord) -> str:
+    """Why a run failed, its traceback named where the run's folder is now."""
+    return str(record.reason).replace(f"(traceback in {TRACEBACK})", f"(traceback in {run / TRACEBACK})")
 
 
 def check_same(run: Path, record: RunRecord, wanted: RunRecord) -> None:

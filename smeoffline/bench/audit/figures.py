@@ -129,6 +129,7 @@ def _channels(portrait: Portrait) -> Plate:
     _shade_key(figure, shades)
     left_out = len(portrait.channels) - len(rows)
     words = "Density of each channel's values, relative to a uniform distribution (1)."
+    words += " Channels are counted from 1, as in plots: state 1 is channel 0 of the arrays, and of a fault."
     if left_out:
         words += f" {left_out} channels between those shown are left out."
     return Plate("Coverage by channel", words, svg(figure, "Density of each channel"))
@@ -182,9 +183,11 @@ def _plane(portrait: Portrait, field: Field | None, channel: int) -> Plate:
     dots = f"Dots: {len(portrait.dots)} states of the data, spread over it."
     if field is None:
         return Plate("States", f"{dots} {lines}", svg(figure, "States in the first two channels"))
-    title = f"States, and the optimal action {channel}"
+    title = f"States, and the optimal action {channel + 1}"
     fixed = f", where all other state channels are {field.fixed:g}" if len(portrait.channels) > 2 else ""
-    words = f"Shade: channel {channel} of the optimal action{fixed}; the data's other channels are not. {dots} {lines}"
+    words = (
+        f"Shade: channel {channel + 1} of the optimal action{fixed}; the data's other channels are not. {dots} {lines}"
+    )
     return Plate(title, words, svg(figure, title))
 
 
@@ -214,8 +217,8 @@ def _one_state(portrait: Portrait, field: Field, channel: int) -> Plate:
     ax.set_xlim(0, 1)
     ax.set_ylim(-0.02, 1.02)
     ax.set_xlabel(portrait.channels[0])
-    ax.set_ylabel(f"action {channel}")
-    title = f"Actions, and the optimal action {channel}"
+    ax.set_ylabel(f"action {channel + 1}")
+    title = f"Actions, and the optimal action {channel + 1}"
     words = f"Line: the optimal action in each state. Dots: {len(portrait.dots)} actions of the data."
     return Plate(title, words, svg(figure, title))
 

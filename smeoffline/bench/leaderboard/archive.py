@@ -105,7 +105,8 @@ def read(path: Path, shapes: Mapping[str, Shape], text: str) -> Contents:
     limit = OVERHEAD + 4 * MAX_TEXT + WIDEST * sum(map(_bytes, shapes.values()))
     size = path.stat().st_size
     if size > limit:
-        return Contents(None, {}, frozenset(), (f"expected a file of at most {limit:,} bytes, got {size:,}",))
+        fault = f"expected a file of at most {limit:,} bytes, got {size:,}; is it of another suite? see --suite"
+        return Contents(None, {}, frozenset(), (fault,))
     try:
         with zipfile.ZipFile(path) as archive:
             return _members(archive, shapes, text)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from smeoffline.bench.leaderboard import archive
+from smeoffline.bench.leaderboard.flags import kind
 from smeoffline.bench.report.labels import DatasetLabels
 from smeoffline.bench.suite import Suite
 from smeoffline.data.recipe import DEFAULT_EPISODES, Recipe
@@ -72,9 +73,23 @@ class Board:
         return {recipe.dataset_id.removeprefix("sme/"): recipe for recipe in self.suite.datasets}
 
     @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """What each dataset is used for (`flags.kind`)."""
+        return {name: kind(recipe) for name, recipe in self.datasets.items()}
+
+    @cached_property
     def labels(self) -> Mapping[str, str]:
         """What a person calls each dataset: what differs from the defaults, as `C = 1, k = 2, ν = 0.5, probit 0.5`."""
         return {name: _label(recipe) for name, recipe in self.datasets.items()}
+
+    @cached_property
+    def held_out_labels(self) -> Mapping[str, str]:
+        """The same for tasks from a secret, which have no seed."""
+        usual = Task().seed
+        return {
+            name: _label(dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, seed=usual)))
+            for name, recipe in self.datasets.items()
+        }
 
     @cached_property
     def places(self) -> tuple[Place, ...]:

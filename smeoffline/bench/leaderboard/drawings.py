@@ -16,7 +16,8 @@ from smeoffline.bench.drawing.key import Looks, draw_key, key_height, limits, ma
 from smeoffline.bench.drawing.panels import RankingPanel
 from smeoffline.bench.drawing.style import GRAY, PALE, WIDTH, looks, style, svg
 from smeoffline.bench.drawing.tables import LOWEST_GAP, ranking_figure
-from smeoffline.bench.leaderboard.standings import Row, Standing
+from smeoffline.bench.leaderboard.flags import INFORMED
+from smeoffline.bench.leaderboard.standings import DatasetScore, Row, Standing
 from smeoffline.bench.report.labels import spell
 
 MOST = 10  # entries in a figure, best first
@@ -50,7 +51,10 @@ def drawings(standing: Standing) -> tuple[Drawing, ...]:
     panel = _renamed(standing.panel, names)
     order = spell(f"{name} {panel.iqm[name].value:+.2f}".replace("-", "−") for name in panel.algorithms)
     first = f"Share of the gap between imitation and optimum closed, interquartile mean, best first: {order}."
-    second = f"Share of the gap closed on each of {len(standing.datasets)} datasets by {spell(names.values())}."
+    second = (
+        f"Share of the gap closed on each of {len(standing.datasets)} datasets that are ranked by, and on those with a "
+        f"gap that are not, by {spell(names.values())}."
+    )
     tier = standing.tier
     with style():
         return (
@@ -84,7 +88,8 @@ def _renamed(panel: RankingPanel, names: Mapping[str, str]) -> RankingPanel:
 def _datasets(entries: Sequence[Row], names: Mapping[str, str], known: Looks) -> Figure:
     """A line for each dataset, a mark for each entry: mean over seeds, with the standard deviation."""
     shown = [score for score in entries[0].datasets if score.gap_closed is not None]
-    labels = [_cut(score.label, LONGEST_DATASET) for score in shown]
+    shown.sort(key=lambda score: not score.ranked)
+    labels = [_cut(f"{_use(score)}{score.label}", LONGEST_DATASET) for score in shown]
     left = 0.2 + TICK * max(map(len, labels))
     top, height = key_height(list(known)), ROW * len(shown)
     total = top + height + 0.55
@@ -104,6 +109,13 @@ def _datasets(entries: Sequence[Row], names: Mapping[str, str], known: Looks) ->
     ax.tick_params(length=0)
     ax.set_xlabel("gap closed: 0 = imitation, 1 = optimal; what is below −1 stands at the edge")
     return figure
+
+
+def _use(score: DatasetScore) -> str:
+    """What stands before the name of a dataset that is not ranked by."""
+    if score.ranked:
+        return ""
+    return "not ranked: " if score.kind == INFORMED else "control: "
 
 
 def _marks(ax: Axes, row: Row, datasets: Sequence[str], look: tuple[str, str]) -> list[float]:

@@ -96,8 +96,9 @@ class EntryError(BenchmarkError):
 
     def __init__(self, path: Path, faults: tuple[str, ...]) -> None:
         self.faults = faults
-        count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
-        super().__init__(f"entry {path}: {count}, so it is not scored; the first: {faults[0]}")
+        others = len(faults) - 1
+        more = f"; and {others} other fault{'s' if others > 1 else ''}" if others else ""
+        super().__init__(f"entry {path}: {faults[0]}{more}")
 
 
 def write_entry(path: Path, submission: Submission, actions: Mapping[str, Floats], board: Board) -> None:
@@ -126,10 +127,11 @@ def read_entry(path: Path, board: Board) -> Entry:
     faults = list(found.faults)
     fields: Any = None
     if found.text is not None:
-        fields, told = parse(found.text)
-        faults += told
+        fields, wrong = parse(found.text)
+        faults += wrong
     if fields is not None and fields["suite"] != board.suite.name:  # all other faults follow from it
-        raise EntryError(path, (f"expected suite {board.suite.name!r}, got {fields['suite']!r}; see --suite",))
+        told = f"expected suite {board.suite.name!r}, got {fields['suite']!r}; name the entry's suite by --suite"
+        raise EntryError(path, (told,))
     if fields is not None:
         faults += board_faults(Submission.from_dict(fields), found.names.intersection(board.shapes), board)
     for key, array in found.arrays.items():

@@ -136,7 +136,7 @@ def read_lines(path: Path) -> list[Line]:
     """The entries of a results file, the newest line of each, oldest first.
 
     Raises:
-        BenchmarkError: No such file, or a line is not one; names it.
+        BenchmarkError: No such file, a line is not one, which it names, or none is.
         VersionError: A newer version wrote it.
     """
     where = f"leaderboard results {str(path)!r}"
@@ -151,6 +151,7 @@ def read_lines(path: Path) -> list[Line]:
             f"{where}: can't be read: {fault.strerror or fault}; `leaderboard score` or `verify` makes it"
         ) from None
     found: dict[tuple[str, str, str], Line] = {}
+    bad: tuple[str, str] | None = None  # the first bad line, among good ones and without any
     for number, text in enumerate(content.splitlines(), 1):
         if text.strip():
             try:
@@ -158,10 +159,31 @@ def read_lines(path: Path) -> list[Line]:
             except VersionError as fault:
                 raise VersionError(f"{where}, line {number}: {fault}") from None
             except BenchmarkError as fault:
-                raise BenchmarkError(f"{where}, line {number}: {fault}; remove that line") from None
+                bad = bad or (f", line {number}: {fault}; remove that line", f": {_instead(text, fault)}")
+                continue
             found.pop(line.key, None)  # its place is that of the newer line: standings go by the newest probes
             found[line.key] = line
+    if bad is not None:
+        among, alone = bad  # lines of another file are good data, not to be removed
+        raise BenchmarkError(where + (among if found else alone))
     return list(found.values())
+
+
+def _instead(text: bytes, fault: BenchmarkError) -> str:
+    """What a file without a good line is, by its first line."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        fields = None
+    keys = fields.keys() if isinstance(fields, dict) else ()
+    if "cell" in keys:
+        return (
+            "expected results of the leaderboard, got a benchmark's: `report` reads them, and `leaderboard submit` "
+            "makes entries of its runs; name another file"
+        )
+    if "tier" in keys or "entry" in keys:
+        return f"{fault}; it has no other entry: score or verify that one anew, into another file"
+    return "expected results of the leaderboard, got something else; `leaderboard score` or `verify` makes them"
 
 
 def parse_line(text: bytes | str) -> Line:
@@ -209,7 +231,9 @@ def _validate(fields: Any) -> None:
     error = next(iter(Draft202012Validator(_line_schema()).iter_errors(fields)), None)
     if error is not None:
         where = ".".join(map(str, error.absolute_path))
-        raise BenchmarkError(f"expected an entry with its scores, but {where}: {error.message[:200]}")
+        raise BenchmarkError(
+            f"expected an entry with its scores, but {where}{': ' if where else ''}{error.message[:200]}"
+        )
     if not _finite(fields):
         raise BenchmarkError("expected finite numbers, got NaN or infinity")
     faults = schema_faults(fields["entry"])

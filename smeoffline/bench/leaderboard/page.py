@@ -51,7 +51,10 @@ GLOSSARY = {
         "its 95% interval."
     ),
     "outside": "The score at states outside the training distribution: a diagnostic, not a ranking.",
-    LEAD: "How much more of the gap is closed on the public tasks than on the secret ones.",
+    LEAD: (
+        "How much more of the gap is closed on the public tasks than on the secret ones, with its 95% interval; "
+        "what falls short of imitation counts as 0."
+    ),
     FLAGGED: "The scores show what no honest entry should: see the reasons below the table.",
 }
 
@@ -149,6 +152,7 @@ def html(suite: str, found: Sequence[Standing]) -> str:
         notes=NOTES,
         uses=USES,
         glossary=glossary(found),
+        not_ranked=not_ranked,
         columns=COLUMNS,
         count=count,
         css=_file("page.css"),
@@ -186,7 +190,7 @@ def markdown(suite: str, found: Sequence[Standing]) -> str:
         else:
             parts.append("No entry is ranked yet.")
         if standing.others:
-            parts += ["Not ranked: partial entries, and entries that answer other probes.", _others(standing.others)]
+            parts += [f"Not ranked: {not_ranked(standing)}", _others(standing.others)]
         told = [f"- {safe(row.name)}: {safe(f)}" for row in (*standing.rows, *standing.others) for f in _flags(row)]
         if told:
             parts += ["Why entries are flagged:", "\n".join(told)]
@@ -206,6 +210,13 @@ def glossary(found: Sequence[Standing]) -> dict[str, str]:
     if without:
         told[WINS] += f" There is no {' or '.join(without)} entry named BC yet."
     return told
+
+
+def not_ranked(standing: Standing) -> str:
+    """Why a tier's other entries have no place among the ranked ones."""
+    if standing.rows or all(row.line is not None and row.line.partial for row in standing.others):
+        return "partial entries, on some of the datasets or seeds, and entries that answer other probes."
+    return f"there is no dataset that rewards can teach on, with a headroom of {RANKED_HEADROOM:g} or more."
 
 
 def _is_baseline(row: Row) -> bool:

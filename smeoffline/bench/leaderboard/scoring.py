@@ -8,7 +8,7 @@ import numpy as np
 
 from smeoffline.bench.leaderboard.board import WITHIN, Board
 from smeoffline.bench.leaderboard.entry import Entry
-from smeoffline.bench.leaderboard.flags import flags, kind
+from smeoffline.bench.leaderboard.flags import flags
 from smeoffline.bench.leaderboard.lines import SELF_REPORTED, Line
 from smeoffline.bench.leaderboard.place_score import PlaceScore, Scores
 from smeoffline.data.reference import MIN_HEADROOM, references
@@ -64,7 +64,7 @@ def score_entry(entry: Entry, board: Board) -> Line:
         submission=entry.submission,
         tier=SELF_REPORTED,
         scores=scores,
-        kinds={dataset: kind(board.datasets[dataset]) for dataset in scores},
+        kinds={dataset: board.kinds[dataset] for dataset in scores},
         labels={dataset: board.labels[dataset] for dataset in scores},
         partial=len(entry.actions) < len(board.places),
         flags=flags(scores, board.datasets),

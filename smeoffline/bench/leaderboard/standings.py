@@ -15,7 +15,7 @@ from typing import Any
 from smeoffline.bench.drawing.panels import RankingPanel
 from smeoffline.bench.leaderboard.flags import INFORMED
 from smeoffline.bench.leaderboard.lines import SELF_REPORTED, VERIFIED, Line
-from smeoffline.bench.leaderboard.place_score import PlaceScore
+from smeoffline.bench.leaderboard.place_score import PlaceScore, Scores
 from smeoffline.bench.report.numbers import Spread, tidy
 from smeoffline.bench.report.ranking import RANKED_HEADROOM, ScoreTable, compare
 from smeoffline.errors import BenchmarkError
@@ -122,12 +122,29 @@ def standings(lines: Sequence[Line]) -> tuple[Standing, ...]:
     return tuple(_standing(tier, listed) for tier, listed in tiers.items() if listed)
 
 
+def ranked_by(kinds: Mapping[str, str], entries: Sequence[Scores]) -> tuple[str, ...]:
+    """The datasets to rank by: they can teach, and all entries have a gap on them.
+
+    Args:
+        kinds: Dataset -> what it is used for.
+        entries: Scores of each entry; the headroom is 0.05 or more on average over them and their seeds.
+    """
+    return tuple(
+        dataset
+        for dataset, kind in kinds.items()
+        if kind == INFORMED
+        and all(dataset in scores for scores in entries)
+        and all(score.gap_closed is not None for scores in entries for score in scores[dataset])
+        and statistics.fmean(s.headroom for scores in entries for s in scores[dataset]) >= RANKED_HEADROOM
+    )
+
+
 def _standing(tier: str, lines: Sequence[Line]) -> Standing:
     """Rank one tier's entries."""
     current = lines[-1].submission.probes_sha256
     ranked = [line for line in lines if not line.partial and line.submission.probes_sha256 == current]
     others = [line for line in lines if line not in ranked]
-    datasets = _eligible(ranked)
+    datasets = ranked_by(ranked[0].kinds, [line.scores for line in ranked]) if ranked else ()
     rows: list[Row] = []
     panel = None
     if datasets:
@@ -144,20 +161,6 @@ def _standing(tier: str, lines: Sequence[Line]) -> Standing:
         panel=panel if panel is not None and len(panel.algorithms) > 1 else None,
         datasets=tuple(labels.get(dataset, dataset) for dataset in datasets),
         seeds=len(ranked[0].scores[datasets[0]]) if datasets else 0,
-    )
-
-
-def _eligible(lines: Sequence[Line]) -> tuple[str, ...]:
-    """Datasets that can teach, on average over seeds and entries, and that every ranked entry has a gap on."""
-    if not lines:
-        return ()
-    return tuple(
-        dataset
-        for dataset, kind in lines[0].kinds.items()
-        if kind == INFORMED
-        and all(dataset in line.scores for line in lines)
-        and all(score.gap_closed is not None for line in lines for score in line.scores[dataset])
-        and statistics.fmean(s.headroom for line in lines for s in line.scores[dataset]) >= RANKED_HEADROOM
     )
 
 

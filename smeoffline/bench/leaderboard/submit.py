@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from smeoffline.train.record import RunRecord
 from smeoffline.train.run_folder import open_run, runs_in
 
 PACKAGES = ("smeoffline", "d3rlpy", "torch")  # whose versions are an entry's code version
+NAMED = 3  # missing runs that are named
 SHARED = ("algorithm", "hyperparameters", "steps")  # one entry is one algorithm with one set of settings
 
 Progress = Callable[[int, int], None]
@@ -48,8 +49,9 @@ def submit(
         What the entry says about itself.
 
     Raises:
-        BenchmarkError: A name or link that no entry may have; no run, one of another suite, two of one place, or
-            runs that are not of one algorithm with one set of hyperparameters; or the entry would have a fault.
+        BenchmarkError: A name or link that no entry may have; no run, one of another suite, two of one place, none
+            of another place, or runs that are not of one algorithm with one set of hyperparameters; or the entry
+            would have a fault.
         TrainingError: There is no such folder, or a run is not finished, or its record is damaged.
         PolicyError: A policy's file is damaged, or does not fit.
     """
@@ -86,6 +88,8 @@ def submit(
             progress(done, len(runs))
     if first is None:
         raise BenchmarkError(f"leaderboard: expected folders with runs, got none in {', '.join(map(str, folders))}")
+    if not partial:
+        _check_all(actions, board)
     told = first[1]
     submission = dataclasses.replace(
         said,
@@ -124,6 +128,17 @@ def _check_same(first: tuple[Path, RunRecord], other: tuple[Path, RunRecord]) ->
                 f"run {other[0]}: expected {name} as in {first[0]}, {_short(one)}, got {_short(two)}; an entry is one "
                 "algorithm with one set of hyperparameters"
             )
+
+
+def _check_all(done: Collection[str], board: Board) -> None:
+    """Refuse to leave a dataset or seed out unasked."""
+    missing = [place.key for place in board.places if place.key not in done]
+    if missing:
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        raise BenchmarkError(
+            f"submit: expected {len(board.places)} runs, one for each dataset and seed, got {len(done)}: none for "
+            f"{', '.join(missing[:NAMED])}{more}; train them, or pass --partial"
+        )
 
 
 def _short(value: Any) -> str:

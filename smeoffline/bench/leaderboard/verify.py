@@ -11,16 +11,16 @@ import numpy as np
 from smeoffline import __version__
 from smeoffline.bench.leaderboard.board import Board
 from smeoffline.bench.leaderboard.entry import Submission, check_said
-from smeoffline.bench.leaderboard.flags import INFORMED, flags, kind, lead_flags
+from smeoffline.bench.leaderboard.flags import flags, lead_flags
 from smeoffline.bench.leaderboard.held_out import Salt, held_out, transitions
 from smeoffline.bench.leaderboard.lines import VERIFIED, HeldOut, Line
 from smeoffline.bench.leaderboard.place_score import PlaceScore, Scores
 from smeoffline.bench.leaderboard.sandbox import Entrant, Sandbox
 from smeoffline.bench.leaderboard.scoring import score_place
-from smeoffline.bench.report.ranking import RANKED_HEADROOM, mean_of_means, stratified
+from smeoffline.bench.leaderboard.standings import ranked_by
 from smeoffline.data.rollout import Rollout
 from smeoffline.data.storage.folders import datasets_root
-from smeoffline.score.statistics import Estimate
+from smeoffline.score.statistics import Estimate, mean_of_strata
 
 Progress = Callable[[int, int], None]
 
@@ -78,8 +78,8 @@ def verify(
         submission=submission,
         tier=VERIFIED,
         scores=scores,
-        kinds={dataset: kind(recipe) for dataset, recipe in board.datasets.items()},
-        labels=board.labels,
+        kinds=board.kinds,
+        labels=board.held_out_labels,
         partial=partial,
         flags=(*flags(scores, board.datasets), *lead_flags(lead)),
         entry_sha256=None,
@@ -90,17 +90,18 @@ def verify(
 def public_lead(public: Scores, scores: Scores, board: Board) -> Estimate | None:
     """How much more of the gap is closed on the public tasks than on held-out ones; None where there is no gap.
 
-    The mean over the datasets that are ranked by, with its interval over seeds; without one for a single seed.
+    The mean over the datasets that are ranked by. What falls short of imitation counts as 0 on both sides: there,
+    a share of the gap tells how wide the gap is, which another task changes, and not what an entrant knows. Each
+    seed has a held-out task of its own, so that the interval over seeds has the variation of tasks in it.
     """
     strata = []
-    for dataset, recipe in board.datasets.items():
-        pairs = [(a.gap_closed, b.gap_closed) for a, b in zip(public[dataset], scores[dataset], strict=True)]
-        differences = [a - b for a, b in pairs if a is not None and b is not None]
-        if kind(recipe) == INFORMED and len(differences) == len(pairs):
-            headrooms = [score.headroom for score in (*public[dataset], *scores[dataset])]
-            if np.mean(headrooms) >= RANKED_HEADROOM:
-                strata.append(np.array(differences))
-    return stratified(strata, mean_of_means) if strata else None
+    for dataset in ranked_by(board.kinds, [scores]):
+        pairs = zip(public[dataset], scores[dataset], strict=True)
+        closed = [(a.gap_closed, b.gap_closed) for a, b in pairs]
+        differences = [max(a, 0.0) - max(b, 0.0) for a, b in closed if a is not None and b is not None]
+        if len(differences) == len(closed):
+            strata.append(np.array(differences))
+    return mean_of_strata(strata) if strata else None
 
 
 def _submission(entrant: Entrant, board: Board, name: str, steps: int, *, partial: bool) -> Submission:

@@ -58,7 +58,7 @@ class Portrait:
     Attributes:
         scores: Of actions, where the optimum is known.
         returns: Of episodes.
-        channels: Names, states first.
+        channels: Names, states first, counted from 1.
         histogram: (d, bins) counts of each channel between `low` and `high`.
         low: (d,).
         high: (d,).
@@ -117,7 +117,8 @@ class Sketch:
     def portrait(self) -> Portrait:
         """What was collected."""
         episodes, states = self._episodes, self._states
-        names = [*(f"state {i}" for i in range(states)), *(f"action {i}" for i in range(episodes.actions.shape[1]))]
+        actions = episodes.actions.shape[1]
+        names = [*(f"state {i + 1}" for i in range(states)), *(f"action {j + 1}" for j in range(actions))]
         count = int(self._scores.sum())
         edges = tuple(np.linspace(0, 1, SCORE_BINS + 1).tolist())
         steps, shown = len(episodes.rewards), min(2, states)

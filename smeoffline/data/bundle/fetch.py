@@ -24,15 +24,16 @@ from smeoffline.data.storage.disk import write_error
 from smeoffline.errors import BundleError, DatasetError
 
 RESERVE = 2**28  # bytes of disk that a download leaves free, however much a server sends
+_RETRY = "check the address and the network and run it again, or download it otherwise and install the file"
 _REASONS = {
-    "ConnectTimeout": "no answer in time",
-    "ReadTimeout": "no answer in time",
+    "ConnectTimeout": f"no answer in time; {_RETRY}",
+    "ReadTimeout": f"no answer in time; {_RETRY}",
     "TooManyRedirects": "redirects without end",
     "ChunkedEncodingError": "the transfer was cut off before its end",
     "InvalidSchema": "it leads to what is neither http nor https",
     "SSLError": "its certificate cannot be trusted",
     "ProxyError": "the proxy refuses",
-    "ConnectionError": "no connection, or it broke off",
+    "ConnectionError": f"no connection, or it broke off; {_RETRY}",
 }
 
 
