@@ -318,8 +318,8 @@ def test_build_needs_no_torch(lines, tmp_path):
     assert (tmp_path / "leaderboard.html").exists()
 
 
-def test_build_tells_what_is_wrong_with_results(tmp_path, monkeypatch):
-    """No file, an empty one and a damaged line are each one line of error."""
+def test_build_tells_what_is_wrong_with_results(lines, tmp_path, monkeypatch):
+    """No file, an empty one, another one and a damaged line are each one line of error, and no page is written."""
     monkeypatch.chdir(tmp_path)
     gone = invoke("leaderboard", "build")
     assert (gone.exit_code, len(gone.stderr.splitlines())) == (2, 1)
@@ -327,9 +327,17 @@ def test_build_tells_what_is_wrong_with_results(tmp_path, monkeypatch):
     (tmp_path / "results.jsonl").write_text("")
     assert "expected results with an entry, got none" in invoke("leaderboard", "build").stderr
     (tmp_path / "results.jsonl").write_text('{"schema": 1}\n')
+    other = invoke("leaderboard", "build")
+    assert (other.exit_code, len(other.stderr.splitlines())) == (1, 1)
+    assert "expected results of the leaderboard, got something else" in other.stderr
+    (tmp_path / "results.jsonl").unlink()
+    add_line(tmp_path / "results.jsonl", lines[0])
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write('{"schema": 1}\n')
     damaged = invoke("leaderboard", "build")
     assert (damaged.exit_code, len(damaged.stderr.splitlines())) == (1, 1)
-    assert "line 1" in damaged.stderr
+    assert "line 2: " in damaged.stderr
+    assert "remove that line" in damaged.stderr
     assert not (tmp_path / "leaderboard.html").exists()
 
 
