@@ -99,8 +99,11 @@ def checked_actions(who: str, actions: Any, shape: tuple[int, int], box: ActionB
     array = np.asarray(actions)
     if array.shape != shape:
         raise PolicyError(f"{who}: expected actions of shape {shape}, got {array.shape}")
-    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        raise PolicyError(f"{who}: expected finite actions, got NaN, infinity or {array.dtype} values")
+    if array.dtype.kind not in "fiu":
+        raise PolicyError(f"{who}: expected actions as numbers, got {array.dtype} values")
+    bad = int((~np.isfinite(array)).any(axis=1).sum())
+    if bad:
+        raise PolicyError(f"{who}: expected finite actions, got NaN or infinity in {bad:,} of {len(array):,} rows")
     low, high = np.asarray(box.low, np.float32), np.asarray(box.high, np.float32)
     slack = ROUNDING * (high - low)
     if (array < low - slack).any() or (array > high + slack).any():
