@@ -460,7 +460,7 @@ def test_an_error_of_the_operating_system_is_one_line(monkeypatch):
     assert_one_clear_line(result.stderr, result.stdout, result.exit_code, "/somewhere: No space left on device; mend")
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="a folder that nobody can write to")
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc: nobody can make a folder in it")
 def test_a_place_that_no_folder_can_be_made_in_is_told_with_what_to_do():
     """What only the operating system knows of a folder is told with a way out."""
     result = invoke("benchmark", "smoke", "--out", "/proc/o")

@@ -13,7 +13,7 @@ import pytest
 from boards import INFORMED, UNINFORMED, blend, submission, tiny
 from command import ROOT, invoke, python
 
-from smeoffline.bench.leaderboard.drawings import LONGEST, short_names
+from smeoffline.bench.leaderboard.drawings import LONGEST, drawings, short_names
 from smeoffline.bench.leaderboard.entry import Entry
 from smeoffline.bench.leaderboard.lines import VERIFIED, HeldOut, Line, add_line, read_lines
 from smeoffline.bench.leaderboard.page import build, markdown, safe
@@ -117,6 +117,34 @@ def test_bc_is_what_others_are_compared_with(lines):
     assert rows["BC"].wins is None
     without = standings([each for each in lines if each.submission.name != "BC"])[0]
     assert all(row.wins is None for row in without.rows)
+
+
+def test_verified_entries_are_compared_with_a_verified_bc(lines):
+    """The algorithm of a verified entry is its function's name: what is called BC is the baseline of its tier."""
+    best = lines[-1]
+    cloning = dataclasses.replace(
+        lines[1],
+        tier=VERIFIED,
+        submission=dataclasses.replace(lines[1].submission, algorithm="mine:train"),
+        held_out=best.held_out,
+        entry_sha256=None,
+    )
+    assert {row.name: row.wins and row.wins.value for row in standings([best, cloning])[0].rows if row.line} == {
+        "Best": 1,
+        "BC": None,
+    }
+
+
+def test_figures_and_pages_tell_what_is_not_ranked_by(lines):
+    """In the figure a control stands below the ranked datasets and is called one; without any, the page says why."""
+    standing = standings(lines)[0]
+    (figure,) = [each.svg for each in drawings(standing) if each.title == "Dataset by dataset"]
+    labels = [text for text in re.findall(r">([^<>\n]+)</text>", figure) if "C = " in text]
+    assert [label.startswith("control: ") for label in labels] == [False, True]
+    whole = dataclasses.replace(lines[0], kinds=dict.fromkeys(lines[0].kinds, "no headroom"))
+    for text in (markdown("tiny", standings([whole])), page_html("tiny", standings([whole]))):
+        assert "here is no dataset that rewards can teach on, with a headroom of 0.05 or more." in text
+        assert "artial entries, on some" not in text
 
 
 def test_one_entry_is_a_ranking_too(lines):

@@ -16,6 +16,7 @@ import pytest
 from boards import SUITE, blend, submission, tiny
 from command import invoke, python
 
+from smeoffline.bench.leaderboard.board import Board
 from smeoffline.bench.leaderboard.entry import Entry
 from smeoffline.bench.leaderboard.flags import lead_flags
 from smeoffline.bench.leaderboard.held_out import transitions
@@ -24,6 +25,7 @@ from smeoffline.bench.leaderboard.place_score import PlaceScore
 from smeoffline.bench.leaderboard.sandbox import Entrant, Sandbox
 from smeoffline.bench.leaderboard.scoring import score_entry
 from smeoffline.bench.leaderboard.verify import public_lead
+from smeoffline.bench.suite import Suite
 from smeoffline.data.rollout import Rollout
 from smeoffline.errors import BenchmarkError
 from smeoffline.score.statistics import Estimate
@@ -285,6 +287,14 @@ def test_a_narrower_gap_is_no_lead():
     assert better.value == pytest.approx((0.5 + 0.5625) / 2)
     narrow = scores((0.04, 0.04), 0.03)
     assert public_lead(scores((0.09, 0.08), 0.03), narrow, tiny()) is None  # no dataset to rank by
+
+
+def test_a_secret_task_has_no_public_seed_in_its_name():
+    """Labels of held-out tasks tell all that differs but the seed, which only public tasks have."""
+    board = Board(Suite.from_toml(SUITE.replace("nu = 0.5", "nu = 0.5\ntask.seed = 9"), name="tiny"))
+    public, secret = list(board.labels.values()), list(board.held_out_labels.values())
+    assert [label for label in public if "task seed = 9" in label] == public[:2]
+    assert [label.replace("task seed = 9, ", "") for label in public] == secret
 
 
 def test_verify_refuses_results_of_another_suite(folder, tmp_path):
